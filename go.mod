@@ -1,0 +1,31 @@
+module autotune
+
+go 1.26.8
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/alecthomas/kong v1.17.0
+	github.com/cilium/ebpf v0.22.0
+	github.com/google/go-cmp v0.7.0
+	github.com/jsimonetti/rtnetlink/v2 v2.3.0
+	github.com/klauspost/compress v1.20.4
+	github.com/mdlayher/genetlink v1.4.0
+	github.com/mdlayher/netlink v1.11.2
+	github.com/mdlayher/sdnotify v1.0.0
+	github.com/pelletier/go-toml/v2 v2.4.3
+	github.com/prometheus/procfs v0.23.0
+	github.com/safchain/ethtool v0.7.0
+	github.com/vishvananda/netlink v1.3.1
+	github.com/vishvananda/netns v0.0.5
+	golang.org/x/sys v0.50.0
+	gonum.org/v1/gonum v0.17.0
+	pgregory.net/rapid v1.3.0
+)
+
+require (
+	github.com/mdlayher/socket v0.6.1 // indirect
+	github.com/rogpeppe/go-internal v1.16.0 // indirect
+	golang.org/x/net v0.55.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/tools v0.44.0 // indirect
+)
