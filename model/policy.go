@@ -1,0 +1,45 @@
+package model
+
+// Policy proposes settings. The loop tells it what was seen and asks what to
+// do (reverse communication): a policy never touches the plant, reads no
+// clock, and draws randomness only from the seed that it was made with, so
+// that a replay repeats it exactly.
+//
+// One value serves all queues of a run, called for one queue at a time; it
+// keeps what it learns per queue by [Features.Queue].
+type Policy interface {
+	Name() string
+	Decide(Features) Decision
+}
+
+// Decision is a policy's proposal for one queue.
+type Decision struct {
+	Settings Settings
+	Purpose  Purpose
+	// Why is the reason in a sentence that a person can follow: the numbers
+	// compared and the constraint that bound.
+	Why string
+	// Propensity is the probability with which a randomised policy chose
+	// this; zero when the choice was deterministic.
+	Propensity float64
+}
+
+// Purpose is why a move is made. Guards judge a move by its purpose.
+type Purpose string
+
+const (
+	// PurposeHold proposes no change.
+	PurposeHold Purpose = "hold"
+	// PurposeCost seeks less CPU; it must lower cost without breaking the SLO.
+	PurposeCost Purpose = "cost"
+	// PurposeSafety seeks less delay or fewer violations, and may cost.
+	PurposeSafety Purpose = "safety"
+	// PurposeExploration seeks knowledge.
+	PurposeExploration Purpose = "exploration"
+	// PurposeReturn goes back to settings that held before: the originals, or
+	// what was confirmed at this load.
+	PurposeReturn Purpose = "return"
+	// PurposeOrder is a setting that the user asked for by name. It needs no
+	// evidence; ownership, readiness and bounds still guard it.
+	PurposeOrder Purpose = "order"
+)
