@@ -1,0 +1,345 @@
+package policy_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"autotune/model"
+	"autotune/model/policy"
+)
+
+const us = time.Microsecond
+
+func features(rate float64, active model.Settings) model.Features {
+	return model.Features{
+		Queue: model.Queue{Netns: 1, Ifindex: 2}, Span: time.Second, Windows: 1,
+		Active: active, PacketRate: rate, Utilisation: 0.5, CostPerPacket: 20 * us,
+		Quantile: 100 * us, Median: 50 * us, Objective: model.Objective{SLO: 250 * us, Quantile: 0.99},
+	}
+}
+
+// settle shows the policy a load until it knows the setting there.
+func settle(p model.Policy, rate float64, active model.Settings) model.Decision {
+	var d model.Decision
+	for range 8 {
+		d = p.Decide(features(rate, active))
+		if d.Purpose != model.PurposeHold {
+			break
+		}
+	}
+	return d
+}
+
+func parse(t testing.TB, spec string) model.Policy {
+	t.Helper()
+	p, err := policy.Parse(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// told returns features with the outcome of a move.
+func told(rate float64, active model.Settings, v model.Verdict, from, to model.Settings, purpose model.Purpose) model.Features {
+	f := features(rate, active)
+	f.Outcome = model.Outcome{Verdict: v, From: from, To: to, Purpose: purpose}
+	return f
+}
+
+func TestAIMDClimbsFromStart(t *testing.T) {
+	d := settle(parse(t, "aimd:start=50us"), 40_000, model.Settings{})
+	want := model.Settings{DeferHardIRQs: 40, GROFlushTimeout: 50 * us}
+	if d.Purpose != model.PurposeCost || d.Settings != want {
+		t.Errorf("proposed %v for %s, want %v for cost", d.Settings, d.Purpose, want)
+	}
+}
+
+func TestAIMDBeginsWhereATimeoutGathersPackets(t *testing.T) {
+	p := parse(t, "aimd:start=20us,max=1ms")
+	if d := settle(p, 15_000, model.Settings{}); d.Settings.GROFlushTimeout != 100*us {
+		t.Errorf("at 15K packets/s began with %v, want 100us", d.Settings)
+	}
+	p = parse(t, "aimd:start=20us,max=1ms")
+	d := settle(p, 10_000, model.Settings{})
+	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "SLO 250µs allow") {
+		t.Errorf("at 10K packets/s, where 150us would break the SLO, proposed %v: %s", d.Settings, d.Why)
+	}
+	p = parse(t, "aimd")
+	d = settle(p, 5_000, model.Settings{})
+	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "fire about as often as packets come") {
+		t.Errorf("at 5K packets/s proposed %v: %s", d.Settings, d.Why)
+	}
+}
+
+func TestAIMDDeferCountFollowsTheTimeout(t *testing.T) {
+	for flush, want := range map[time.Duration]uint32{10 * us: 100, 20 * us: 100, 50 * us: 40, 200 * us: 10, 400 * us: 5, 900 * us: 5} {
+		p := policy.NewAIMD(policy.AIMDOptions{Start: flush, Step: us, Backoff: 0.5, Max: time.Millisecond})
+		f := features(1e6, model.Settings{})
+		f.Objective.SLO = 10 * time.Millisecond
+		var d model.Decision
+		for range 4 {
+			d = p.Decide(f)
+		}
+		if d.Settings.GROFlushTimeout != flush || d.Settings.DeferHardIRQs != want {
+			t.Errorf("flush %v goes with %v, want defer %d", flush, d.Settings, want)
+		}
+	}
+}
+
+func TestAIMDGoesOnWithoutAVerdictAndDoubles(t *testing.T) {
+	p := parse(t, "aimd:start=50us,step=4us,max=200us")
+	base := model.Settings{}
+	from, at := base, settle(p, 40_000, base).Settings
+	var flushes []time.Duration
+	f := told(40_000, at, model.VerdictApplied, from, at, model.PurposeCost)
+	for range 4 {
+		d := p.Decide(f)
+		if d.Purpose != model.PurposeCost {
+			break
+		}
+		flushes = append(flushes, d.Settings.GROFlushTimeout)
+		from, at = at, d.Settings
+		f = told(40_000, at, model.VerdictApplied, from, at, model.PurposeCost)
+		f.Objective.SLO = time.Millisecond
+	}
+	if diff := cmp.Diff([]time.Duration{100 * us, 200 * us}, flushes); diff != "" {
+		t.Errorf("climbed (-want +got):\n%s", diff)
+	}
+}
+
+// confirmAt has the policy climb at a load and keeps the climb.
+func confirmAt(p model.Policy, rate float64) model.Settings {
+	base := model.Settings{}
+	at := settle(p, rate, base).Settings
+	p.Decide(told(rate, at, model.VerdictApplied, base, at, model.PurposeCost))
+	p.Decide(told(rate, at, model.VerdictKept, base, at, model.PurposeCost))
+	return at
+}
+
+func TestAIMDReturnsToWhatWasConfirmedAtTheLoad(t *testing.T) {
+	p := parse(t, "aimd:start=50us")
+	base := model.Settings{}
+	settle(p, 5_000, base)
+	high := confirmAt(p, 40_000)
+	if d := p.Decide(features(5_000, high)); d.Purpose != model.PurposeReturn || d.Settings != base {
+		t.Errorf("at the low load proposed %v for %s: %s", d.Settings, d.Purpose, d.Why)
+	}
+	if d := p.Decide(features(41_000, base)); d.Purpose != model.PurposeReturn || d.Settings != high {
+		t.Errorf("at the high load proposed %v for %s: %s", d.Settings, d.Purpose, d.Why)
+	}
+}
+
+func TestAIMDEntersANewLoadFromItsNeighbour(t *testing.T) {
+	p := parse(t, "aimd:start=50us")
+	settle(p, 5_000, model.Settings{})
+	high := confirmAt(p, 80_000)
+	var d model.Decision
+	for range 3 {
+		d = p.Decide(features(40_000, model.Settings{}))
+		if d.Purpose != model.PurposeHold {
+			break
+		}
+	}
+	if d.Settings != high || d.Purpose != model.PurposeCost {
+		t.Errorf("proposed %v for %s (%s), want %v on trial", d.Settings, d.Purpose, d.Why, high)
+	}
+}
+
+func TestAIMDRestsAfterAFailedClimbAndDoublesTheRest(t *testing.T) {
+	p := parse(t, "aimd:start=50us")
+	base := model.Settings{}
+	var rests []int
+	for range 3 {
+		n := 0
+		var d model.Decision
+		for d = p.Decide(features(40_000, base)); d.Purpose == model.PurposeHold; d = p.Decide(features(40_000, base)) {
+			n++
+			if n > 1000 {
+				t.Fatal("never tried again")
+			}
+		}
+		rests = append(rests, n)
+		p.Decide(told(40_000, d.Settings, model.VerdictApplied, base, d.Settings, model.PurposeCost))
+		p.Decide(told(40_000, d.Settings, model.VerdictReverted, base, d.Settings, model.PurposeCost))
+	}
+	if rests[1] < 12 || rests[1] > 20 || rests[2] < 2*rests[1]-4 || rests[2] > 2*rests[1]+4 {
+		t.Errorf("rested for %v windows, want about 16 and then twice as long", rests[1:])
+	}
+}
+
+func TestAIMDRestsLongerAfterACostlyClimb(t *testing.T) {
+	p := parse(t, "aimd:start=50us")
+	base := model.Settings{}
+	at := settle(p, 40_000, base).Settings
+	p.Decide(told(40_000, at, model.VerdictApplied, base, at, model.PurposeCost))
+	f := told(40_000, base, model.VerdictReverted, base, at, model.PurposeCost)
+	f.Outcome.CostChange = 1.5
+	p.Decide(f)
+	n := 0
+	for p.Decide(features(40_000, base)).Purpose == model.PurposeHold && n < 1000 {
+		n++
+	}
+	if n < 140 || n > 160 {
+		t.Errorf("rested for %d windows after a window of +150%%, want about 150", n)
+	}
+}
+
+func TestAIMDBacksOffWhenTheSLOIsBroken(t *testing.T) {
+	tests := []struct {
+		name        string
+		active      time.Duration
+		utilisation float64
+		want        time.Duration
+		purpose     model.Purpose
+	}{
+		{"by its factor", 100 * us, 0.5, 60 * us, model.PurposeSafety},
+		{"to interrupts below start", 30 * us, 0.5, 0, model.PurposeSafety},
+		{"upwards while the CPU is full", 100 * us, 0.9, 104 * us, model.PurposeSafety},
+		{"not at all from interrupts", 0, 0.5, 0, model.PurposeHold},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			p := parse(t, "aimd")
+			active := model.Settings{}
+			if tc.active > 0 {
+				active = model.Settings{DeferHardIRQs: 20, GROFlushTimeout: tc.active}
+			}
+			f := features(40_000, active)
+			f.Quantile, f.Utilisation = 400*us, tc.utilisation
+			if d := p.Decide(f); d.Purpose != model.PurposeHold {
+				t.Errorf("one window gave %v: %s", d.Settings, d.Why)
+			}
+			d := p.Decide(f)
+			if d.Purpose != tc.purpose || d.Settings.GROFlushTimeout != tc.want {
+				t.Errorf("proposed %v for %s (%s), want flush %v for %s", d.Settings, d.Purpose, d.Why, tc.want, tc.purpose)
+			}
+		})
+	}
+}
+
+func TestAIMDDoesNotClimbForSafetyWhereTimersOutnumberPackets(t *testing.T) {
+	p := parse(t, "aimd")
+	f := features(5_000, model.Settings{})
+	f.Quantile, f.Utilisation = 400*us, 1
+	for range 5 {
+		if d := p.Decide(f); d.Purpose != model.PurposeHold {
+			t.Fatalf("proposed %v for %s: %s", d.Settings, d.Purpose, d.Why)
+		}
+	}
+}
+
+func TestAIMDDoesNotClimbIntoTheSLO(t *testing.T) {
+	p := parse(t, "aimd:start=50us")
+	for range 10 {
+		f := features(40_000, model.Settings{})
+		f.Quantile = 240 * us
+		if d := p.Decide(f); d.Settings.GROFlushTimeout > 10*us {
+			t.Fatalf("at 240us of 250us proposed %v", d.Settings)
+		}
+	}
+}
+
+func TestAIMDKeepsWhatItLearnsByQueue(t *testing.T) {
+	p := parse(t, "aimd:start=50us")
+	confirmAt(p, 40_000)
+	f := features(40_000, model.Settings{})
+	f.Queue.Index = 1
+	if d := p.Decide(f); d.Purpose != model.PurposeHold {
+		t.Errorf("another queue began with %v for %s", d.Settings, d.Purpose)
+	}
+}
+
+func TestPoliciesSurviveAnyFeatures(t *testing.T) {
+	verdicts := []model.Verdict{"", model.VerdictHeld, model.VerdictApplied, model.VerdictRefused, model.VerdictKept, model.VerdictReverted, model.VerdictFailed, model.VerdictAborted, model.VerdictAdvised}
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{0, math.NaN(), math.Inf(1), math.Inf(-1), 40_000, 5_000}))
+		settings := rapid.Custom(func(t *rapid.T) model.Settings {
+			return model.Settings{
+				DeferHardIRQs:     rapid.Uint32().Draw(t, "defer"),
+				GROFlushTimeout:   time.Duration(rapid.OneOf(rapid.Int64(), rapid.Just(int64(0)), rapid.Int64Range(0, 1e6)).Draw(t, "flush")),
+				IRQSuspendTimeout: time.Duration(rapid.OneOf(rapid.Int64(), rapid.Just(int64(0))).Draw(t, "suspend")),
+			}
+		})
+		for _, spec := range []string{"aimd", "random", "base", "static:defer=1,flush=5us"} {
+			p, err := policy.Parse(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range rapid.IntRange(1, 10).Draw(t, "windows") {
+				d := p.Decide(model.Features{
+					Active: settings.Draw(t, "active"), PacketRate: number.Draw(t, "rate"), RateChange: number.Draw(t, "change"),
+					Utilisation: number.Draw(t, "utilisation"), CostPerPacket: time.Duration(rapid.Int64().Draw(t, "cost")),
+					Quantile:  time.Duration(rapid.Int64().Draw(t, "quantile")),
+					Objective: model.Objective{SLO: time.Duration(rapid.Int64().Draw(t, "slo")), Quantile: 0.99},
+					Outcome:   model.Outcome{Verdict: rapid.SampledFrom(verdicts).Draw(t, "verdict"), From: settings.Draw(t, "from"), To: settings.Draw(t, "to"), CostChange: number.Draw(t, "cost change")},
+				})
+				if d.Why == "" {
+					t.Fatalf("%s gave no reason for %+v", spec, d)
+				}
+			}
+		}
+	})
+}
+
+func TestRandomIsUniformAndRepeatable(t *testing.T) {
+	p, same, other := parse(t, "random:seed=5"), parse(t, "random:seed=5"), parse(t, "random:seed=6")
+	counts := map[time.Duration]int{}
+	differ := false
+	const n = 16_000
+	for range n {
+		f := features(1000, model.Settings{})
+		d := p.Decide(f)
+		if diff := cmp.Diff(d, same.Decide(f)); diff != "" {
+			t.Fatalf("the same seed differs:\n%s", diff)
+		}
+		differ = differ || other.Decide(f).Settings != d.Settings
+		if d.Purpose != model.PurposeExploration {
+			t.Fatalf("purpose %s", d.Purpose)
+		}
+		counts[d.Settings.GROFlushTimeout]++
+		if got := d.Propensity * float64(len(counts)); got > 1+1e-9 {
+			t.Fatalf("propensity %v with %d choices", d.Propensity, len(counts))
+		}
+	}
+	if !differ {
+		t.Error("another seed draws the same")
+	}
+	if counts[0] == 0 || counts[200*us] == 0 {
+		t.Errorf("interrupts drawn %d times, the maximum %d", counts[0], counts[200*us])
+	}
+	want := float64(n) / float64(len(counts))
+	for flush, got := range counts {
+		// Five standard deviations.
+		if math.Abs(float64(got)-want) > 5*math.Sqrt(want) {
+			t.Errorf("flush %v drawn %d times, want about %.0f", flush, got, want)
+		}
+	}
+}
+
+func TestAIMDProposesWholeMicroseconds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := policy.NewAIMD(policy.DefaultAIMDOptions())
+		active := model.Settings{}
+		var outcome model.Outcome
+		for range 60 {
+			f := features(40_000, active)
+			f.Quantile = time.Duration(rapid.IntRange(50_000, 300_000).Draw(t, "quantile"))
+			f.CostPerPacket = time.Duration(rapid.IntRange(10_000, 20_000).Draw(t, "cost"))
+			f.Outcome, outcome = outcome, model.Outcome{}
+			d := p.Decide(f)
+			if g := d.Settings.GROFlushTimeout; g%us != 0 {
+				t.Fatalf("proposed flush %v from %v: %s", g, active, d.Why)
+			}
+			if d.Settings == active {
+				continue
+			}
+			outcome = model.Outcome{Verdict: model.VerdictKept, From: active, To: d.Settings, Purpose: d.Purpose}
+			active = d.Settings
+		}
+	})
+}

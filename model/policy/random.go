@@ -1,0 +1,80 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"autotune/model"
+)
+
+// Random proposes a uniformly random setting in every window: plain
+// interrupts, or a flush timeout of the grid. It is the reference for what the
+// guards prevent and for how little luck wins.
+type Random struct {
+	seed  uint64
+	limit time.Duration
+	grid  []time.Duration
+	draws map[model.Queue]*rand.Rand
+}
+
+func randomKind() Kind {
+	return Kind{
+		Name:    "random",
+		Usage:   "random[:seed=1,max=200us]",
+		Summary: "proposes a random setting in every window",
+		keys:    []string{"seed", "max"},
+		make: func(a *arguments) (model.Policy, error) {
+			seed := a.uint("seed", 1, 1<<63)
+			limit := a.duration("max", 200*time.Microsecond, gridStart, time.Second)
+			if a.err != nil {
+				return nil, a.err
+			}
+			return NewRandom(seed, limit), nil
+		},
+	}
+}
+
+const gridStart = 8 * time.Microsecond
+
+// grid returns the flush timeouts from 8 us to limit in steps of 25%, with
+// limit as the last.
+func grid(limit time.Duration) []time.Duration {
+	var out []time.Duration
+	for g := float64(gridStart); g < float64(limit)*0.99; g *= 1.25 {
+		out = append(out, time.Duration(g).Round(100*time.Nanosecond))
+	}
+	return append(out, limit)
+}
+
+// NewRandom returns a random policy over flush timeouts up to limit, which
+// must be positive.
+func NewRandom(seed uint64, limit time.Duration) *Random {
+	return &Random{
+		seed:  seed,
+		limit: limit,
+		grid:  append([]time.Duration{0}, grid(limit)...),
+		draws: make(map[model.Queue]*rand.Rand),
+	}
+}
+
+// Name implements [model.Policy].
+func (p *Random) Name() string { return fmt.Sprintf("random:seed=%d,max=%v", p.seed, p.limit) }
+
+// Decide implements [model.Policy].
+func (p *Random) Decide(f model.Features) model.Decision {
+	r, ok := p.draws[f.Queue]
+	if !ok {
+		// A stream per queue keeps a queue's draws the same whatever other
+		// queues come and go.
+		r = rand.New(rand.NewPCG(p.seed, f.Queue.Netns^uint64(f.Queue.Ifindex)<<32^uint64(f.Queue.Index)))
+		p.draws[f.Queue] = r
+	}
+	flush := p.grid[r.IntN(len(p.grid))]
+	return model.Decision{
+		Settings:   deferral(flush),
+		Purpose:    model.PurposeExploration,
+		Why:        fmt.Sprintf("drew flush %v out of %d", flush, len(p.grid)),
+		Propensity: 1 / float64(len(p.grid)),
+	}
+}
