@@ -1,0 +1,30 @@
+package tuner
+
+import (
+	"fmt"
+
+	"autotune/model"
+)
+
+// cooldownGuard spaces the moves that are not urgent, and lets only few queues
+// be on trial at once.
+type cooldownGuard struct{}
+
+func (cooldownGuard) rule(t *turn, next func() ruling) ruling {
+	r := next()
+	if !r.seeks() || r.verdict != model.VerdictApplied || r.trial == trialExtend {
+		return r
+	}
+	q, o := t.q, t.loop.options.Cooldown
+	switch since := q.turns - q.trialEnd; {
+	case q.trialEnd > 0 && since <= o.Windows:
+		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %d windows since the last trial; %s", since, o.Windows, r.why))
+	case t.merged.RateChange > o.Rise:
+		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("load rises by %.0f%%; %s", 100*t.merged.RateChange, r.why))
+	}
+	slots := (len(t.loop.queues) + o.OneIn - 1) / max(1, o.OneIn)
+	if t.loop.onTrial() >= slots {
+		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %d queues are on trial, which is as many as may be; %s", t.loop.onTrial(), len(t.loop.queues), r.why))
+	}
+	return r
+}

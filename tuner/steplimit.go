@@ -1,0 +1,44 @@
+package tuner
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"autotune/model"
+)
+
+// stepLimitGuard shortens moves that go up too far at once. Orders and returns
+// to what held before are not limited.
+type stepLimitGuard struct{}
+
+func (stepLimitGuard) rule(t *turn, next func() ruling) ruling {
+	r := next()
+	if !r.moves() || r.verdict != model.VerdictApplied || r.purpose == model.PurposeOrder ||
+		r.purpose == model.PurposeReturn && t.q.held(r.settings, t.merged.PacketRate) {
+		return r
+	}
+	o := t.loop.options.StepLimit
+	limited := r.settings
+	limited.GROFlushTimeout = min(limited.GROFlushTimeout, reach(t.active.GROFlushTimeout, o.Factor, o.Flush))
+	limited.IRQSuspendTimeout = min(limited.IRQSuspendTimeout, reach(t.active.IRQSuspendTimeout, o.Factor, o.Suspend))
+	limited.DeferHardIRQs = uint32(min(time.Duration(limited.DeferHardIRQs), reach(time.Duration(t.active.DeferHardIRQs), o.Factor, time.Duration(o.Defer))))
+	if limited == r.settings {
+		return r
+	}
+	why := fmt.Sprintf("%v shortened to %v: one step goes up by a factor of %g at most; %s", r.settings, limited, o.Factor, r.why)
+	if limited == t.active {
+		return t.deny(r, model.VerdictRefused, "step-limit", why)
+	}
+	r.settings, r.guard, r.why = limited, "step-limit", why
+	return r
+}
+
+// reach returns how far a value may go up, saturating.
+func reach(from time.Duration, factor float64, always time.Duration) time.Duration {
+	far := float64(max(0, from)) * factor
+	if far >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return max(time.Duration(far), always)
+}
