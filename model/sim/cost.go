@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// CostModel is what work costs on the simulated CPU. All times are CPU time of
+// one core at the preset's clock; in JSON they are whole nanoseconds, and the
+// field names carry the unit.
+type CostModel struct {
+	// RequestUser and RequestSystem are the application's time per request in
+	// user mode and in its read and send calls.
+	RequestUser   time.Duration `json:"request_user_ns"`
+	RequestSystem time.Duration `json:"request_system_ns"`
+	// ReceiveData and ReceiveACK are the stack's time per received packet with
+	// and without data, within a poll.
+	ReceiveData time.Duration `json:"receive_data_ns"`
+	ReceiveACK  time.Duration `json:"receive_ack_ns"`
+	// TxCompletion is the time to free one sent packet, within a poll.
+	TxCompletion time.Duration `json:"tx_completion_ns"`
+	// Poll is the fixed time of a poll in the softirq; BusyPoll that of a poll
+	// from a busy-polling application, loop included.
+	Poll     time.Duration `json:"poll_ns"`
+	BusyPoll time.Duration `json:"busy_poll_ns"`
+	// BusyPollEntry is the time to take a NAPI over for busy polling and give
+	// it back, once per busy-polling epoll_wait.
+	BusyPollEntry time.Duration `json:"busy_poll_entry_ns"`
+	// Interrupt is the entry and exit of an interrupt (NIC or hrtimer) and its
+	// softirq; InterruptNIC comes on top for one from the NIC (event queue,
+	// re-arming).
+	Interrupt    time.Duration `json:"interrupt_ns"`
+	InterruptNIC time.Duration `json:"interrupt_nic_ns"`
+	// SoftirqRaise is the time to raise and enter the softirq from a thread,
+	// when it hands the NAPI back.
+	SoftirqRaise time.Duration `json:"softirq_raise_ns"`
+	// EpollWait is the time of one call, EpollEvent that of each event it
+	// returns.
+	EpollWait  time.Duration `json:"epoll_wait_ns"`
+	EpollEvent time.Duration `json:"epoll_event_ns"`
+	// Sleep is the time to switch from the application to idle, Wake that to
+	// wake and switch to it.
+	Sleep time.Duration `json:"sleep_ns"`
+	Wake  time.Duration `json:"wake_ns"`
+	// IdleExit is the time from an interrupt until a halted core executes it.
+	// Its cycles count, but CPU utilisation as procfs shows it misses it.
+	// IdleExitDeep is what is added as idle periods grow longer, with time
+	// constant IdleDeepTime.
+	IdleExit     time.Duration `json:"idle_exit_ns"`
+	IdleExitDeep time.Duration `json:"idle_exit_deep_ns"`
+	IdleDeepTime time.Duration `json:"idle_deep_time_ns"`
+	// Interference is what an interrupt costs the application it interrupts
+	// (caches, predictors), beyond its own time; InterferencePacket per packet
+	// that it brought.
+	Interference       time.Duration `json:"interference_ns"`
+	InterferencePacket time.Duration `json:"interference_packet_ns"`
+	// Reuse is what a request costs more when its packet has left the caches:
+	// Reuse x (1 - exp(-d/ReuseDistance)) for d packets received since.
+	Reuse         time.Duration `json:"reuse_ns"`
+	ReuseDistance float64       `json:"reuse_distance_packets"`
+	// Cold is what a request costs more right after the core was idle; it
+	// fades with the number of requests served since, constant ColdRequests.
+	Cold         time.Duration `json:"cold_ns"`
+	ColdRequests float64       `json:"cold_requests"`
+	// Displaced is what a request costs more when the softirq received it on
+	// another core than the one that its thread runs on: Displaced where the
+	// two cores share no cache, DisplacedNear where they do.
+	Displaced     time.Duration `json:"displaced_ns"`
+	DisplacedNear time.Duration `json:"displaced_near_ns"`
+	// ExponentialService draws each request's user time from an exponential
+	// distribution with mean RequestUser instead of taking it as constant.
+	ExponentialService bool `json:"exponential_service"`
+}
+
+func (c *CostModel) durations() map[string]time.Duration {
+	return map[string]time.Duration{
+		"request_user_ns": c.RequestUser, "request_system_ns": c.RequestSystem,
+		"receive_data_ns": c.ReceiveData, "receive_ack_ns": c.ReceiveACK,
+		"tx_completion_ns": c.TxCompletion, "poll_ns": c.Poll, "busy_poll_ns": c.BusyPoll,
+		"busy_poll_entry_ns": c.BusyPollEntry, "interrupt_ns": c.Interrupt,
+		"interrupt_nic_ns": c.InterruptNIC, "softirq_raise_ns": c.SoftirqRaise, "epoll_wait_ns": c.EpollWait,
+		"epoll_event_ns": c.EpollEvent, "sleep_ns": c.Sleep, "wake_ns": c.Wake,
+		"idle_exit_ns": c.IdleExit, "idle_exit_deep_ns": c.IdleExitDeep,
+		"idle_deep_time_ns": c.IdleDeepTime, "interference_ns": c.Interference,
+		"interference_packet_ns": c.InterferencePacket, "reuse_ns": c.Reuse,
+		"cold_ns": c.Cold, "displaced_ns": c.Displaced, "displaced_near_ns": c.DisplacedNear,
+	}
+}
+
+// Check refuses a negative cost by name.
+func (c *CostModel) Check() error {
+	for name, d := range c.durations() {
+		if d < 0 {
+			return fmt.Errorf("cost %s is %d: must not be negative", name, int64(d))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"math"
+	"time"
+)
+
+// reschedule decides anew whether the thread runs away from its NAPI's core:
+// once an epoch while it keeps running, ten times as often when it wakes, as
+// the scheduler then chooses a core anyway.
+func (l *lane) reschedule(woken bool) {
+	s := &l.host.Scheduling
+	if s.Probability == 0 || s.Epoch == 0 {
+		return
+	}
+	epoch := int64(s.Epoch)
+	if woken {
+		epoch /= 10
+	}
+	span := l.now - l.epochFrom
+	if span < epoch {
+		return
+	}
+	utilisation := min(1, float64(l.busyTotal-l.epochBusy)/float64(span))
+	l.utilisation += (utilisation - l.utilisation) * min(1, float64(span)/float64(s.Epoch))
+	l.displace(l.random.float() <= s.Probability*math.Pow(l.utilisation, s.Exponent))
+	l.epochFrom, l.epochBusy = l.now, l.busyTotal
+}
+
+// displace moves the thread to another core, or back to its NAPI's, where it
+// waits for what runs there.
+func (l *lane) displace(away bool) {
+	if l.displaced && !away && l.softNow > l.now {
+		l.now = l.softNow
+	}
+	if !l.displaced {
+		l.softNow, l.foreignAt, l.foreignLast = l.now, never, l.now
+	}
+	l.displaced = away
+	// Packets leave through the queue of the core that sends them (XPS). The
+	// completions that a NAPI sees are then those of the thread displaced to
+	// its core: as many, at unrelated times.
+	l.txLag = 0
+	if away {
+		l.distance = l.ns.displacedNear
+		if l.random.float() <= l.host.Scheduling.Far*math.Pow(l.utilisation, l.host.Scheduling.FarExponent) {
+			l.distance = l.ns.displaced
+		}
+		l.txLag = int64(l.random.float() * float64(foreignLag))
+	}
+}
+
+// foreignLag is the longest time between what one queue's thread does and the
+// same happening on another queue: beyond the period of any moderation.
+const foreignLag = 200 * time.Microsecond
+
+// disturb remembers an interrupt of this queue as one that the thread meets on
+// the core that it was displaced to, where another queue of the same kind is
+// served: as long, at an unrelated time. One that is still to come grows.
+func (l *lane) disturb(start, until int64, work int) {
+	l.foreignEvery += (start - l.foreignLast - l.foreignEvery) >> 3
+	l.foreignLast = start
+	if l.foreignAt != never && l.foreignAt > start {
+		l.foreignFor += until - start
+		l.foreignWork += work
+		l.foreignCount++
+		return
+	}
+	l.foreignAt = start + int64(l.random.float()*float64(max(l.foreignEvery, 0)))
+	l.foreignFor = until - start
+	l.foreignWork = work
+	l.foreignCount = 1
+}
+
+// disturbed returns by when work that was to end at end does, the foreign
+// interrupt in its way considered.
+func (l *lane) disturbed(end int64) int64 {
+	if l.foreignAt > end {
+		return end
+	}
+	if l.foreignAt+l.foreignFor > l.now {
+		taken := l.foreignAt + l.foreignFor - max(l.foreignAt, l.now)
+		l.stolen += taken
+		end += taken + l.ns.interference*l.foreignCount + l.ns.interferencePacket*int64(l.foreignWork)
+	}
+	l.foreignAt = never
+	return end
+}

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"math"
+
+	"autotune/model"
+)
+
+// never is later than any simulated instant.
+const never = math.MaxInt64 / 4
+
+// threadState is where the application thread of a lane is.
+type threadState uint8
+
+const (
+	threadCalling    threadState = iota // about to call epoll_wait
+	threadChecking                      // in epoll_wait, looking for ready events
+	threadBusy                          // in epoll_wait, busy polling
+	threadAsleep                        // in epoll_wait, asleep
+	threadProcessing                    // serving the events of its last call
+)
+
+// delivered is a request in its socket, ready to be read.
+type delivered struct {
+	sent     int64 // arrival at the NIC
+	visible  int64 // arrival as the host can know it: not before its interrupt
+	polled   int64 // end of the poll that delivered it
+	sequence uint64
+	conn     int32
+	softirq  bool
+}
+
+// connection is a client's side of one connection.
+type connection struct {
+	backlog     uint32 // requests due while one is outstanding
+	outstanding bool
+	retries     uint8
+}
+
+// lane is one receive queue with its NAPI instance, core, application thread
+// and connections. Its clock is the core's: work advances it, and everything
+// that could interrupt the work is looked at before.
+type lane struct {
+	now   int64
+	cost  *CostModel
+	ns    costs
+	host  *Preset
+	wait  Wait
+	knobs model.Settings
+	flush int64
+
+	random  random
+	arrive  arrivals
+	open    int64 // next open-loop arrival at the NIC
+	flight  flight
+	next    int64 // earliest of open and flight
+	conns   []connection
+	closed  bool
+	loadMps float64 // host's offered load now, million requests/s
+
+	ring  fifo[packet]
+	ready fifo[delivered]
+
+	// NIC moderation.
+	armed                bool
+	armedAt              int64
+	irqAt                int64 // last interrupt, bounds what the host can know of waits
+	rxTime               int64
+	rxPackets            int
+	rxFirst              int64
+	rxLast               int64
+	txTime               int64
+	txPackets            int
+	tx                   fifo[int64] // instants at which sent packets complete
+	txEventAt            int64       // last interrupt for transmit completions
+	stallUntil           int64
+	rxDIM, txDIM         dim
+	rxApplyAt, txApplyAt int64
+	rxCount, rxBytes     uint64
+	txCount              uint64
+	rxEvents, txEvents   uint64
+
+	// NAPI.
+	timer      int64
+	deferCount uint32
+
+	// Thread.
+	state     threadState
+	batch     int // events of the current call not yet served
+	calledAt  int64
+	busyUntil int64
+	idleFrom  int64 // when the thread went to sleep, or its core back to idle
+	sinceIdle int   // requests served since the core was idle
+	// displaced is whether the thread runs on another core than its NAPI's
+	// softirq, which then has a clock of its own.
+	displaced bool
+	distance  int64 // what a request costs more then
+	softNow   int64
+	// The next interrupt of the queue on whose core the thread runs, the time
+	// that such interrupts took from the present piece of work, and how far
+	// apart they are.
+	foreignAt, foreignFor     int64
+	foreignWork               int
+	foreignCount              int64
+	foreignLast, foreignEvery int64
+	stolen                    int64
+	txLag                     int64
+	utilisation               float64
+	epochFrom                 int64
+	epochBusy                 int64
+	busyTotal                 int64 // CPU time spent, idle exits included
+
+	count counters
+}
+
+func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random) *lane {
+	l := &lane{
+		cost: &p.Cost, ns: newCosts(&p.Cost), host: p, wait: c.Wait.withDefaults(),
+		random: stream, arrive: arrive, conns: make([]connection, connections),
+		timer: never, foreignAt: never, rxApplyAt: never, txApplyAt: never,
+		rxTime: int64(p.NIC.RxTime), rxPackets: p.NIC.RxPackets,
+		txTime: int64(p.NIC.TxTime), txPackets: p.NIC.TxPackets,
+		armed: true, closed: arrive.closed,
+	}
+	l.rxDIM.profile, l.txDIM.profile = dimStartProfile, dimStartProfile
+	if p.NIC.AdaptiveRx {
+		l.rxTime, l.rxPackets = rxCQEProfiles[dimStartProfile].time, rxCQEProfiles[dimStartProfile].packets
+	}
+	if p.NIC.AdaptiveTx {
+		l.txTime, l.txPackets = txEQEProfiles[dimStartProfile].time, txEQEProfiles[dimStartProfile].packets
+	}
+	l.set(c.NAPI)
+	l.open = never
+	if l.closed {
+		spread := float64(p.Client.RoundTrip+p.Client.Think) + 1e6
+		for i := range l.conns {
+			l.conns[i].outstanding = true
+			l.flight.push(packet{at: int64(spread * l.random.float()), conn: int32(i)})
+		}
+		l.count.sent += uint64(len(l.conns))
+	} else {
+		l.drawOpen(0)
+	}
+	l.updateNext()
+	return l
+}
+
+// set changes the NAPI's knobs, which take effect as the kernel reads them:
+// the next time that a timer is armed.
+func (l *lane) set(s model.Settings) {
+	l.knobs = s
+	l.flush = int64(s.GROFlushTimeout)
+}
+
+func (l *lane) drawOpen(from int64) {
+	l.open, l.loadMps = l.arrive.next(from, &l.random)
+}
+
+func (l *lane) updateNext() { l.next = min(l.open, l.flight.first()) }

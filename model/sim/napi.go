@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"time"
+
+	"autotune/model"
+)
+
+// interrupt handles one interrupt at the instant at, with its softirq. It
+// returns the packets that were received and when it ended.
+func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64) {
+	t := at + l.ns.interrupt
+	switch cause {
+	case causeTimer:
+		l.timer = never
+		l.count.timerFires++
+	case causeRx:
+		t += l.ns.interruptNIC
+		l.count.irqs++
+		l.rxEvents++
+		l.irqAt = at
+	case causeTx:
+		t += l.ns.interruptNIC
+		l.count.irqs++
+		l.txEvents++
+		l.irqAt, l.txEventAt = at, at
+	default: // causeNone interrupts nothing
+	}
+	work, until = l.softirq(t)
+	l.count.softirq += until - at
+	l.busyTotal += until - at
+	return work, until
+}
+
+// softirq polls the NAPI in the NET_RX softirq, from the instant t, until it
+// completes. It returns the packets that were received and when it ended.
+func (l *lane) softirq(t int64) (total int, until int64) {
+	const weight = 64
+	armed := l.armed
+	l.armed = false
+	run, began := 0, t
+	for {
+		var work int
+		work, t = l.poll(t, weight, armed, true)
+		armed = false
+		total += work
+		if work < weight {
+			l.complete(t, work)
+			return total, t
+		}
+		// net_rx_action() yields after netdev_budget packets or two jiffies;
+		// the softirq is raised again at once.
+		run += work
+		if run >= 300 || t-began > int64(8*time.Millisecond) {
+			l.count.squeezed++
+			run, began = 0, t
+		}
+	}
+}
+
+// deliveryBatch is gro_normal_batch: the stack takes packets from a poll in
+// batches of so many, and the rest at its end.
+const deliveryBatch = 8
+
+// poll runs the driver's poll function from the instant t: transmit
+// completions, then up to budget packets. It returns the packets received and
+// when it ended.
+func (l *lane) poll(t int64, budget int, armed, softirq bool) (work int, until int64) {
+	k := &l.ns
+	c := &l.count.busyPolls
+	if softirq {
+		t += k.poll
+		c = &l.count.softirqPolls
+	} else {
+		t += k.busyPoll
+	}
+	for l.tx.len() > 0 && *l.tx.at(l.tx.head) <= t {
+		l.tx.pop()
+		t += k.tx
+	}
+	for l.next <= t {
+		l.accept()
+	}
+	from := l.ready.tail
+	for work < budget {
+		if l.ring.len() == 0 {
+			for l.next <= t {
+				l.accept()
+			}
+			if l.ring.len() == 0 {
+				break
+			}
+		}
+		p := l.ring.pop()
+		work++
+		l.rxCount++
+		if p.kind == packetACK {
+			t += k.ack
+			l.rxBytes += uint64(l.host.NIC.ACKBytes)
+		} else {
+			t += k.data
+			l.rxBytes += uint64(l.host.NIC.RequestBytes)
+			visible := p.at
+			if armed {
+				visible = max(visible, l.irqAt)
+			}
+			l.ready.push(delivered{sent: p.at, visible: visible, conn: p.conn, sequence: l.rxCount, softirq: softirq})
+		}
+		if work%deliveryBatch == 0 {
+			l.deliver(from, t)
+			from = l.ready.tail
+		}
+	}
+	l.deliver(from, t)
+	if l.ring.len() > 0 {
+		l.rxFirst = l.ring.at(l.ring.head).at
+	}
+	c.add(work, budget)
+	l.count.work[min(work, model.WorkBuckets-1)]++
+	return work, t
+}
+
+// deliver makes the requests from a position on ready at t.
+func (l *lane) deliver(from uint64, t int64) {
+	for i := from; i < l.ready.tail; i++ {
+		d := l.ready.at(i)
+		d.polled = t
+		l.count.ringWait.Add(time.Duration(t-d.visible), 1)
+	}
+}
+
+// readyNow counts the requests that the thread can see now. While a softirq
+// runs on another core, some of what it delivers is still to come.
+func (l *lane) readyNow() int {
+	n := l.ready.len()
+	if !l.displaced || n == 0 || l.ready.at(l.ready.tail-1).polled <= l.now {
+		return n
+	}
+	for n > 0 && l.ready.at(l.ready.head+uint64(n-1)).polled > l.now {
+		n--
+	}
+	return n
+}
+
+// complete is napi_complete_done() and what drivers do on its return: keep the
+// interrupt masked and arm the hrtimer, or arm the interrupt.
+func (l *lane) complete(t int64, work int) {
+	if work > 0 {
+		l.deferCount = l.knobs.DeferHardIRQs
+	}
+	if l.deferCount > 0 {
+		l.deferCount--
+		if l.flush > 0 {
+			l.armTimer(t + l.flush)
+			return
+		}
+	}
+	l.count.arms++
+	l.armed = true
+	l.armedAt = t
+	l.moderate(t)
+}
+
+func (l *lane) armTimer(at int64) {
+	l.timer = at
+	l.count.timerArms++
+}

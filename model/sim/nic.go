@@ -1,0 +1,132 @@
+package sim
+
+// accept takes the next packet off the wire into the receive ring. An
+// open-loop arrival on a connection with a request outstanding stays with the
+// client, which sends it when the response is there.
+func (l *lane) accept() {
+	var p packet
+	if l.open <= l.flight.first() {
+		p.at = l.open
+		p.conn = l.arrive.connection(&l.random, len(l.conns))
+		l.drawOpen(p.at)
+		conn := &l.conns[p.conn]
+		l.count.due++
+		if conn.outstanding {
+			conn.backlog++
+			l.updateNext()
+			return
+		}
+		conn.outstanding = true
+		l.count.sent++
+	} else {
+		p = l.flight.pop()
+	}
+	l.updateNext()
+	l.count.arrived++
+	if l.ring.len() >= l.host.NIC.Ring {
+		l.drop(p)
+		return
+	}
+	if l.ring.len() == 0 {
+		l.rxFirst = p.at
+	}
+	l.rxLast = p.at
+	l.ring.push(p)
+}
+
+func (l *lane) drop(p packet) {
+	l.count.dropped++
+	if p.kind != packetRequest {
+		return
+	}
+	conn := &l.conns[p.conn]
+	l.flight.push(packet{at: p.at + int64(l.host.Client.Retry)<<min(conn.retries, 6), conn: p.conn})
+	conn.retries++
+	l.count.retried++
+	l.updateNext()
+}
+
+// interruptCause is what interrupts a core.
+type interruptCause uint8
+
+const (
+	causeNone interruptCause = iota
+	causeTimer
+	causeRx
+	causeTx
+)
+
+// interruptBefore returns the first interrupt at or before limit. Nothing is
+// consumed but arrivals up to that instant.
+func (l *lane) interruptBefore(limit int64) (int64, interruptCause) {
+	if !l.armed {
+		if l.timer <= limit {
+			return l.timer, causeTimer
+		}
+		return 0, causeNone
+	}
+	bound := min(limit, l.timer)
+	for {
+		at, cause := int64(never), causeNone
+		if n := l.ring.len(); n > 0 {
+			from := l.rxFirst
+			if l.host.NIC.RestartTimer {
+				from = l.rxLast
+			}
+			at, cause = from+l.rxTime, causeRx
+			if n >= l.rxPackets {
+				at = min(at, l.rxLast)
+			}
+		}
+		if n := l.tx.len(); n > 0 {
+			t := max(*l.tx.at(l.tx.head), l.txEventAt+l.txTime)
+			if n >= l.txPackets {
+				t = min(t, *l.tx.at(l.tx.head + uint64(l.txPackets-1)))
+			}
+			if t < at {
+				at, cause = t, causeTx
+			}
+		}
+		if cause != causeNone {
+			at = max(at, l.armedAt, l.stallUntil)
+		}
+		if l.next >= at || l.next > bound {
+			switch {
+			case at <= bound:
+				return at, cause
+			case l.timer <= limit:
+				return l.timer, causeTimer
+			}
+			return 0, causeNone
+		}
+		l.accept()
+	}
+}
+
+// moderate gives DIM the counters, as drivers do before arming the interrupt.
+func (l *lane) moderate(now int64) {
+	nic := &l.host.NIC
+	if nic.AdaptiveRx {
+		if l.rxApplyAt <= now {
+			p := rxCQEProfiles[l.rxDIM.profile]
+			l.rxTime, l.rxPackets = p.time, p.packets
+			l.stallUntil = now + int64(nic.ApplyStall)
+			l.rxApplyAt = never
+			l.rxDIM.applied()
+		}
+		if l.rxDIM.update(dimSample{at: now, packets: l.rxCount, bytes: l.rxBytes, events: l.rxEvents}, nic.RateNoise, &l.random) {
+			l.rxApplyAt = now + int64(nic.ApplyDelay)
+		}
+	}
+	if nic.AdaptiveTx {
+		if l.txApplyAt <= now {
+			p := txEQEProfiles[l.txDIM.profile]
+			l.txTime, l.txPackets = p.time, p.packets
+			l.txApplyAt = never
+			l.txDIM.applied()
+		}
+		if l.txDIM.update(dimSample{at: now, packets: l.txCount, bytes: l.txCount * 200, events: l.txEvents}, nic.TxRateNoise, &l.random) {
+			l.txApplyAt = now + int64(nic.ApplyDelay)
+		}
+	}
+}

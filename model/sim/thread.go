@@ -1,0 +1,342 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"autotune/model"
+)
+
+// step advances the lane by one action of its thread: a system call's part, a
+// busy poll, one request, or a sleep until the next interrupt or limit.
+func (l *lane) step(limit int64) {
+	switch l.state {
+	case threadCalling:
+		l.reschedule(false)
+		l.runThread(l.ns.epollWait)
+		l.calledAt = l.now
+		l.state = threadChecking
+	case threadChecking:
+		switch {
+		case l.readyNow() > 0:
+			l.takeEvents()
+		case l.wait.Prefer || l.wait.BusyPoll > 0:
+			l.spendThread(l.ns.busyEntry)
+			l.busyUntil = l.now + int64(l.wait.BusyPoll)
+			l.state = threadBusy
+		default:
+			l.sleep()
+		}
+	case threadBusy:
+		l.busyPoll(limit)
+	case threadAsleep:
+		l.sleepUntil(limit)
+	case threadProcessing:
+		l.serve()
+	}
+}
+
+// takeEvents returns from epoll_wait with what is ready. A context that
+// prefers busy polling then suspends interrupts (ep_suspend_napi_irqs).
+func (l *lane) takeEvents() {
+	l.batch = min(l.readyNow(), l.wait.MaxEvents)
+	l.count.waits[min(l.batch, model.WorkBuckets-1)]++
+	l.count.waitCalls++
+	l.count.waitEvents += uint64(l.batch)
+	if l.wait.Prefer && l.knobs.IRQSuspendTimeout > 0 {
+		l.armTimer(l.now + int64(l.knobs.IRQSuspendTimeout))
+	}
+	l.state = threadProcessing
+	l.runThread(l.ns.epollEvent * int64(l.batch))
+}
+
+// sleep switches from the thread to idle, unless events came meanwhile.
+func (l *lane) sleep() {
+	l.runThread(l.ns.sleep)
+	if l.readyNow() > 0 {
+		l.state = threadChecking
+		return
+	}
+	l.state = threadAsleep
+	l.idleFrom = l.now
+}
+
+// sleepUntil idles until the next interrupt, and wakes the thread when that
+// brought an event.
+func (l *lane) sleepUntil(limit int64) {
+	wakeAt := int64(never)
+	if l.wait.Timeout > 0 {
+		wakeAt = l.calledAt + int64(l.wait.Timeout)
+	}
+	if l.ready.len() > 0 {
+		// A softirq on another core has delivered meanwhile.
+		l.wake(l.ready.at(l.ready.head).polled)
+		return
+	}
+	at, cause := l.interruptBefore(min(limit, wakeAt))
+	if cause == causeNone {
+		l.now = max(l.now, min(limit, wakeAt))
+		if wakeAt <= limit {
+			l.count.waits[0]++
+			l.count.waitCalls++
+			l.runThread(l.ns.wake)
+			l.state = threadCalling
+		}
+		return
+	}
+	idleSince := l.idleFrom
+	if l.displaced {
+		idleSince = l.softNow
+	}
+	start := idleSince
+	if at > idleSince {
+		start = at + l.idleExit(at-idleSince)
+	}
+	if !l.displaced {
+		start = max(start, l.now)
+	}
+	work, until := l.interrupt(cause, start)
+	l.count.softirqIdle += until - start
+	l.softNow = until
+	if l.displaced {
+		l.disturb(start, until, work)
+	} else {
+		l.now = until
+		l.idleFrom = until
+	}
+	if l.ready.len() > 0 {
+		l.wake(l.ready.at(l.ready.head).polled)
+	} else {
+		l.now = max(l.now, at)
+	}
+}
+
+// idleExit spends the time that a core idle for so long takes to leave its
+// idle state, and returns it.
+func (l *lane) idleExit(idle int64) int64 {
+	exit := l.ns.idleExit
+	if l.ns.idleDeep > 0 && idle > 0 {
+		exit += int64(float64(l.ns.idleDeep) * (1 - math.Exp(-float64(idle)/float64(l.cost.IdleDeepTime))))
+	}
+	l.count.idleExit += exit
+	l.busyTotal += exit
+	return exit
+}
+
+// wake runs the sleeping thread, for an event that became ready at the instant
+// ready. On another core than the softirq's that core leaves idle first.
+func (l *lane) wake(ready int64) {
+	if !l.displaced || l.softNow <= ready {
+		l.reschedule(true)
+	}
+	if l.displaced {
+		l.now = max(l.now, ready) + l.idleExit(ready-l.idleFrom)
+	}
+	l.sinceIdle = 0
+	l.runThread(l.ns.wake)
+	l.state = threadChecking
+}
+
+// busyPoll polls once from epoll_wait, passes over the empty polls until the
+// next packet, and leaves when there are events or time is up.
+func (l *lane) busyPoll(limit int64) {
+	if l.softNow > l.now {
+		// Another core's softirq has the NAPI.
+		l.spendThread(l.softNow - l.now)
+		if l.readyNow() > 0 {
+			l.state = threadChecking
+			return
+		}
+	}
+	if l.timer <= l.now {
+		// The hrtimer finds the NAPI taken and does nothing.
+		l.timer = never
+		l.count.timerFires++
+		l.spendThread(l.ns.interrupt)
+	}
+	armed := l.armed
+	l.armed = false
+	work, until := l.poll(l.now, l.wait.Budget, armed, false)
+	if l.ready.len() == 0 && work == 0 && until < l.busyUntil && until < l.next {
+		cost := max(l.ns.busyPoll, 1)
+		gap := min(l.next, l.busyUntil, max(limit, until), l.timer) - until
+		if n := (gap + cost - 1) / cost; n > 0 {
+			until += n * cost
+			l.count.busyPolls.Polls += uint64(n)
+			l.count.busyPolls.Empty += uint64(n)
+			l.count.work[0] += uint64(n)
+		}
+	}
+	l.spendThread(until - l.now)
+	if l.ready.len() == 0 && l.now < l.busyUntil {
+		return
+	}
+	l.stopBusyPoll()
+	switch {
+	case l.ready.len() > 0:
+		l.state = threadChecking
+	case l.wait.Timeout > 0 && l.now >= l.calledAt+int64(l.wait.Timeout):
+		l.count.waits[0]++
+		l.count.waitCalls++
+		l.state = threadCalling
+	default:
+		if l.wait.Prefer && l.knobs.IRQSuspendTimeout > 0 {
+			// napi_resume_irqs(): loop 2 takes over at once.
+			l.softirqFromThread()
+		}
+		if l.ready.len() > 0 {
+			l.state = threadChecking
+			return
+		}
+		l.sleep()
+	}
+}
+
+// stopBusyPoll is busy_poll_stop(): with prefer_busy_poll the hrtimer takes
+// the NAPI over; one more poll is made in any case.
+func (l *lane) stopBusyPoll() {
+	skipSchedule := false
+	if l.wait.Prefer {
+		l.deferCount = l.knobs.DeferHardIRQs
+		if l.deferCount > 0 && l.flush > 0 {
+			l.armTimer(l.now + l.flush)
+			skipSchedule = true
+		}
+	}
+	work, until := l.poll(l.now, l.wait.Budget, false, false)
+	if work < l.wait.Budget {
+		l.complete(until, work)
+	}
+	l.spendThread(until - l.now)
+	if work == l.wait.Budget && !skipSchedule {
+		l.softirqFromThread()
+	}
+}
+
+// softirqFromThread runs the NET_RX softirq as local_bh_enable() does.
+func (l *lane) softirqFromThread() {
+	_, until := l.softirq(l.now + l.ns.raise)
+	l.count.softirq += until - l.now
+	l.busyTotal += until - l.now
+	l.now = until
+}
+
+// serve reads one request, works on it and sends the response.
+func (l *lane) serve() {
+	if l.batch == 0 {
+		l.state = threadCalling
+		return
+	}
+	l.batch--
+	d := l.ready.pop()
+	k := &l.ns
+	work := k.requestSystem
+	if l.cost.ExponentialService {
+		work += int64(float64(k.requestUser) * l.random.exponential())
+	} else {
+		work += k.requestUser
+	}
+	work += int64(k.reuse[min(l.rxCount-d.sequence, uint64(len(k.reuse)-1))])
+	work += int64(k.cold[min(l.sinceIdle, len(k.cold)-1)])
+	if l.displaced && d.softirq {
+		work += l.distance
+	}
+	l.sinceIdle++
+	read := l.now
+	l.runThread(work)
+	l.respond(d, read)
+}
+
+// respond sends the response to d, which the thread read at read, and plays
+// the client's part: the latency it sees, its acknowledgement, and its next
+// request.
+func (l *lane) respond(d delivered, read int64) {
+	client := &l.host.Client
+	c := &l.count
+	c.socketWait.Add(time.Duration(read-d.polled), 1)
+	c.service.Add(time.Duration(l.now-read), 1)
+	c.delay.Add(time.Duration(l.now-d.visible), 1)
+	c.served++
+	l.txCount++
+	l.tx.push(l.now + int64(l.host.NIC.TxDelay) + l.txLag)
+
+	trip := int64(client.RoundTrip)
+	if client.Jitter > 0 {
+		trip += int64(float64(client.Jitter) * l.random.exponential())
+	}
+	share := l.bumpShare()
+	for share > 0 && l.random.float() <= share {
+		trip += int64(client.Bump)
+		if client.BumpJitter > 0 {
+			trip += int64(float64(client.BumpJitter) * (2*l.random.float() - 1))
+		}
+	}
+	c.latency.add(l.now - d.sent + trip)
+
+	back := l.now + trip
+	if client.ACKShare >= 1 || l.random.float() <= client.ACKShare {
+		l.flight.push(packet{at: back, conn: d.conn, kind: packetACK})
+	}
+	conn := &l.conns[d.conn]
+	conn.retries = 0
+	switch {
+	case l.closed:
+		c.due++
+		c.sent++
+		l.flight.push(packet{at: back + int64(client.Think), conn: d.conn})
+	case conn.backlog > 0:
+		conn.backlog--
+		c.sent++
+		l.flight.push(packet{at: back, conn: d.conn})
+	default:
+		conn.outstanding = false
+	}
+	l.updateNext()
+}
+
+// runThread spends d of the thread's time, and more where interrupts get in
+// its way: those of its own NAPI, or, when it runs on another queue's core,
+// those of that queue.
+func (l *lane) runThread(d int64) {
+	if l.host.Host.ThreadedNAPI {
+		l.spendThread(d)
+		return
+	}
+	end := l.now + d
+	for {
+		at, cause := l.interruptBefore(end)
+		if cause == causeNone {
+			break
+		}
+		if l.displaced {
+			start := max(at, l.softNow)
+			work, until := l.interrupt(cause, start)
+			l.softNow = until
+			l.disturb(start, until, work)
+			end = l.disturbed(end)
+			continue
+		}
+		at = max(at, l.now)
+		l.spendThread(at - l.now)
+		work, until := l.interrupt(cause, at)
+		l.now, l.softNow = until, until
+		end += until - at + l.ns.interference + l.ns.interferencePacket*int64(work)
+	}
+	if l.displaced {
+		end = l.disturbed(end)
+	}
+	l.spendThread(end - l.now - l.stolen)
+	l.now += l.stolen
+	l.stolen = 0
+}
+
+func (l *lane) spendThread(d int64) {
+	l.now += d
+	l.count.thread += d
+	l.busyTotal += d
+}
+
+// bumpShare is the share of responses that the client sees late.
+func (l *lane) bumpShare() float64 {
+	return min(0.5, l.host.Client.BumpShare+l.host.Client.BumpShareLoad*l.loadMps)
+}
