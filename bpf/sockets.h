@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Requests on their way through sockets.
+ */
+#ifndef AUTOTUNE_SOCKETS_H
+#define AUTOTUNE_SOCKETS_H
+
+/* The addresses and ports of a socket's two ends, as far as 64 bits hold them. */
+static __always_inline __u64 socket_identity(const struct sock *sk)
+{
+	return (__u64)READ(sk, __sk_common.skc_daddr) << 32 | READ(sk, __sk_common.skc_portpair);
+}
+
+static __always_inline bool selects(__u32 salt, __u64 identity)
+{
+	__u64 h = identity ^ ((__u64)salt << 32 | salt);
+
+	h *= 0x9e3779b97f4a7c15ULL;
+	h ^= h >> 29;
+	h *= 0xbf58476d1ce4e5b9ULL;
+	return !((h >> 32) & sample_mask);
+}
+
+/* followed returns the state of a socket that data became ready on earlier. */
+static __always_inline struct socket_state *followed(const struct sock *sk)
+{
+	struct socket_state *state;
+	__u64 key = (__u64)sk, identity;
+
+	if (!READ(sk, sk_napi_id))
+		return NULL;
+	identity = socket_identity(sk);
+	if (sample_mask && !selects(sample_salt, identity) && !selects(sample_salt_before, identity))
+		return NULL;
+	state = bpf_map_lookup_elem(&sockets, &key);
+	if (!state || state->identity != identity)
+		return NULL;
+	if (state->salt != sample_salt && state->salt != sample_salt_before)
+		return NULL;
+	return state;
+}
+
+TRACEPOINT("sk_data_ready")
+int BPF_PROG(sk_data_ready, const struct sock *sk)
+{
+	struct socket_state *socket, fresh = {};
+	struct napi_state *napi;
+	struct cpu_state *cpu;
+	enum loop loop;
+	__u64 key = (__u64)sk, identity, now, since, gap;
+	__u32 id, salt;
+	bool spread;
+
+	id = READ(sk, sk_napi_id);
+	if (!id)
+		return 0;
+	identity = socket_identity(sk);
+	salt = sample_salt;
+	if (sample_mask && !selects(salt, identity))
+		return 0;
+	if (READ(sk, __sk_common.skc_state) == TCP_LISTEN)
+		return 0;
+	napi = followed_napi(id);
+	if (!napi)
+		return 0;
+
+	socket = bpf_map_lookup_elem(&sockets, &key);
+	if (socket && (socket->identity != identity || socket->slot != napi->slot ||
+		       (socket->salt != salt && socket->salt != sample_salt_before))) {
+		socket->identity = identity;
+		socket->ready_at = 0;
+		socket->read_at = 0;
+		socket->slot = napi->slot;
+	}
+	if (socket) {
+		socket->salt = salt;
+		if (socket->ready_at)
+			return 0;
+	}
+
+	/* Its wait before this poll would not be known. */
+	if (poll_mask && !napi->polled_at)
+		return 0;
+
+	now = bpf_ktime_get_ns();
+	cpu = this_cpu();
+	if (!cpu)
+		return 0;
+	loop = LOOP_APPLICATION;
+	if (napi->threaded)
+		loop = LOOP_THREAD;
+	if (cpu->in_net_rx)
+		loop = LOOP_SOFTIRQ;
+	gap = 0;
+	if (napi->polled_at) {
+		since = waiting_since(napi, cpu, loop, now, &spread);
+		if (since && now > since)
+			gap = now - since;
+		/*
+		 * Where in the gap the packet came is not known; drawing it at
+		 * random gives the same distribution as packets that do come at
+		 * any time.
+		 */
+		if (spread)
+			gap = (gap * (bpf_get_prandom_u32() & 0xffff)) >> 16;
+	}
+
+	if (socket) {
+		socket->ready_ring = gap;
+		socket->ready_at = now;
+		return 0;
+	}
+	fresh.identity = identity;
+	fresh.ready_at = now;
+	fresh.ready_ring = gap;
+	fresh.salt = salt;
+	fresh.slot = napi->slot;
+	if (bpf_map_update_elem(&sockets, &key, &fresh, BPF_ANY))
+		count_lost();
+	return 0;
+}
+
+static __always_inline void remember_app(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	struct app_waits *none;
+
+	if (bpf_map_lookup_elem(&apps, &tgid))
+		return;
+	none = bpf_map_lookup_elem(&no_waits, &zero);
+	if (!none || bpf_map_update_elem(&apps, &tgid, none, BPF_ANY))
+		count_lost();
+}
+
+TRACEPOINT("sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	struct socket_state *socket;
+	struct napi_delays *waits;
+	__u64 now, wait;
+
+	if (ret < 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
+		return 0;
+	socket = followed(sk);
+	if (!socket || !socket->ready_at)
+		return 0;
+	if (ret == 0) {
+		/* The end of the stream: what was ready held no request. */
+		socket->ready_at = 0;
+		return 0;
+	}
+	remember_app();
+	waits = delays_of(socket->slot);
+	if (!waits) {
+		count_lost();
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	/* The request before this one was never answered. */
+	if (socket->read_at)
+		record(&waits->delay, socket->read_delay, 1);
+	wait = now - socket->ready_at;
+	record(&waits->socket_wait, wait, 1);
+	socket->read_delay = socket->ready_ring + wait;
+	socket->read_at = now;
+	socket->ready_at = 0;
+	return 0;
+}
+
+TRACEPOINT("sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	struct socket_state *socket;
+	struct napi_delays *waits;
+	__u64 service;
+
+	if (ret <= 0)
+		return 0;
+	socket = followed(sk);
+	if (!socket || !socket->read_at)
+		return 0;
+	waits = delays_of(socket->slot);
+	if (!waits) {
+		count_lost();
+		return 0;
+	}
+	service = bpf_ktime_get_ns() - socket->read_at;
+	record(&waits->service, service, 1);
+	record(&waits->delay, socket->read_delay + service, 1);
+	socket->read_at = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * What the receive programs keep: the maps that user space reads, and what they
+ * remember between two events.
+ */
+#ifndef AUTOTUNE_STATE_H
+#define AUTOTUNE_STATE_H
+
+#define WORK_BUCKETS 66
+/* A power of two of at least LOOPS. */
+#define LOOP_SLOTS 8
+#define PROBES 4
+#define NO_PLACE (-1)
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Who ran a poll; LOOP_TIMER is added to the first two where the NAPI's timer
+ * started it. */
+enum loop {
+	LOOP_SOFTIRQ,
+	LOOP_THREAD,
+	LOOP_APPLICATION,
+	LOOP_TIMER = 4,
+};
+
+/* What started a poll. */
+enum starter {
+	STARTER_NONE,
+	STARTER_INTERRUPT,
+	STARTER_TIMER,
+	STARTER_APPLICATION,
+};
+
+/* Whether the device interrupt stayed masked after a poll. */
+enum masked {
+	MASKED_NO,
+	MASKED_YES,
+	/*
+	 * An application polled and nothing defers interrupts: they stay masked
+	 * only as long as it goes on polling.
+	 */
+	MASKED_WHILE_BUSY,
+};
+
+struct poll_counts {
+	__u64 polls;
+	__u64 packets;
+	__u64 empty;
+	__u64 full;
+};
+
+/* What one CPU saw of one NAPI. Only that CPU writes it. */
+struct napi_counts {
+	struct poll_counts loops[LOOP_SLOTS];
+	__u64 work[WORK_BUCKETS];
+	__u64 arms;
+	__u64 fires;
+	/* By starter of the poll before, times 4, and of this one. */
+	__u64 takeovers[16];
+	__u64 netpoll;
+	/* The defer count ran out and the interrupt was enabled again. */
+	__u64 unmasked;
+	/* Time of softirq polls, and of how many of them. */
+	__u64 softirq_time;
+	__u64 softirq_timed;
+	/* Suspensions that began, and how they ended. */
+	__u64 suspended;
+	__u64 resumed;
+	__u64 expired;
+	__u64 flushed;
+};
+
+/* 32 bits halve what is copied per window; user space subtracts modulo 2^32. */
+struct histogram {
+	__u32 counts[HIST_BUCKETS];
+};
+
+/* The waits of one NAPI. Every CPU writes them, atomically. */
+struct napi_delays {
+	struct histogram ring_wait;
+	struct histogram socket_wait;
+	struct histogram service;
+	struct histogram delay;
+	struct histogram suspension;
+};
+
+/*
+ * What is known of a NAPI of the run between two polls. Elements of this and
+ * the next two types are written by different CPUs at a time: they are so long
+ * that no two share a cache line, wherever the array begins.
+ */
+struct napi_state {
+	/* Index into delays, and times cpu_count into counts. */
+	__u32 slot;
+	/* Which of the threads, if it has one. */
+	__u32 thread;
+	/* When the last poll ended (0: not timed), and since when the interrupt
+	 * is suspended (0: it is not). */
+	__u64 polled_at;
+	__u64 suspended_at;
+	/* A timer that ends further away than this, by the settings at the last
+	 * poll, is a suspension; 0: none is. */
+	__u64 suspends_above;
+	__u32 defer_left;
+	__u8 threaded;
+	__u8 masked;
+	__u8 starter;
+	/* The timer has scheduled the NAPI since the last poll. */
+	__u8 fired;
+	/* The last poll was full: the NAPI stayed scheduled. */
+	__u8 again;
+	/* The timer runs with the suspend timeout. */
+	__u8 safety;
+	/* The next poll is timed. */
+	__u8 timed;
+	__u8 unused[77];
+};
+
+/* A NAPI thread, which any CPU may wake. */
+struct thread_state {
+	/* When it was woken last. */
+	__u64 woken_at;
+	__u64 unused[15];
+};
+
+/* What one CPU did. Only that CPU writes it. */
+struct cpu_state {
+	__u32 in_net_rx;
+	/* The next softirq raise is timed. */
+	__u32 timed;
+	/* When the last poll of the softirq now running ended; 0: not timed. */
+	__u64 last_at;
+	/* When the softirq now running was raised. */
+	__u64 started_at;
+	__u64 random;
+	__u64 raised_at;
+	/* When the softirq began; hard interrupts in it move this forward. */
+	__u64 entered_at;
+	__u64 net_rx;
+	/* The part of it, and of irq_time, that no task's time includes. */
+	__u64 net_rx_idle;
+	__u64 irq_at;
+	__u64 irqs;
+	__u64 irqs_timed;
+	__u64 irq_time;
+	__u64 irq_time_idle;
+	__u64 transmit_only;
+	__u32 idle;
+	/* Process ID of the CPU's softirq thread, by user space. */
+	__u32 ksoftirqd;
+	__u64 unused[8];
+};
+
+/* One request on its way through a socket. */
+struct socket_state {
+	/* Tells a socket from an earlier one at the same address. */
+	__u64 identity;
+	/* When data became ready first since the last read; 0 when none is. */
+	__u64 ready_at;
+	/* When the application read and has not sent since; 0 otherwise. */
+	__u64 read_at;
+	/* Ring wait of the request that is ready, and ring and socket wait of
+	 * the one that was read. */
+	__u64 ready_ring;
+	__u64 read_delay;
+	__u32 salt;
+	__u32 slot;
+};
+
+struct app_waits {
+	__u64 events[WORK_BUCKETS];
+	/* Events in all returns, and returns with as many as there was room for. */
+	__u64 returned;
+	__u64 full;
+	__u64 busy_polls;
+	__u64 busy_packets;
+};
+
+/* User space sets the sizes that depend on the host before loading. */
+/*
+ * An ID is found at one of PROBES places from its low bits on: looking it up in
+ * a hash map would take as long as half of all else that a poll does. The IDs
+ * are apart from what is written about them, or whoever looks for another ID
+ * would slow those writes down.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} napi_ids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct napi_state);
+} napis SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, struct napi_counts);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, struct napi_delays);
+} delays SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} cpus SEC(".maps");
+
+/* NAPI threads, placed by process ID as NAPIs by theirs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} thread_pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct thread_state);
+} threads SEC(".maps");
+
+/* Evicting the oldest only forgets a request that was being followed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct socket_state);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct app_waits);
+} apps SEC(".maps");
+
+/* What a process starts with: too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct app_waits);
+} no_waits SEC(".maps");
+
+/* Written by user space before loading. */
+const volatile __u32 cpu_count = 1;
+/* max_entries of napis and threads, a power of two, minus 1. */
+const volatile __u32 place_mask = 255;
+
+/* Written by user space. */
+/* Which sockets are followed: those whose hash with either salt is 0 under the
+ * mask. The earlier salt lets requests end that began in the last window. */
+volatile __u32 sample_mask;
+volatile __u32 sample_salt;
+volatile __u32 sample_salt_before;
+/* Whether softirq_entry and softirq_exit are attached. */
+volatile __u32 softirq_known;
+
+/* Polls are timed unless a random number has one of these bits. */
+volatile __u32 poll_mask;
+/* Whether the kernel keeps the time of interrupts out of that of tasks. */
+volatile __u32 irq_time_apart;
+
+/* The function of NAPI timers, as the first poll of the run shows it. */
+volatile __u64 watchdog;
+/* Updates that failed. */
+volatile __u64 lost;
+
+static __always_inline void count_lost(void)
+{
+	__sync_fetch_and_add(&lost, 1);
+}
+
+static __always_inline void record(struct histogram *hist, __s64 ns, __u64 n)
+{
+	__u32 bucket = hist_bucket(ns);
+
+	if (bucket < HIST_BUCKETS)
+		__sync_fetch_and_add(&hist->counts[bucket], (__u32)n);
+}
+
+static __always_inline struct cpu_state *this_cpu(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+static __always_inline struct napi_counts *counts_of(struct napi_state *state)
+{
+	__u32 index = state->slot * cpu_count + bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&counts, &index);
+}
+
+static __always_inline struct napi_delays *delays_of(__u32 slot)
+{
+	return bpf_map_lookup_elem(&delays, &slot);
+}
+
+/*
+ * other_place returns the place of an ID that is not at its first; NO_PLACE
+ * where it has none. A function of its own keeps rare code out of the way of the
+ * rest.
+ */
+__attribute__((noinline)) int other_place(__u32 id)
+{
+	__u32 i, index, *at;
+
+	for (i = 1; i < PROBES; i++) {
+		index = (id + i) & place_mask;
+		at = bpf_map_lookup_elem(&napi_ids, &index);
+		if (at && *at == id)
+			return index;
+	}
+	return NO_PLACE;
+}
+
+/* followed_napi returns the state of a NAPI of the run; NULL of another. */
+static __always_inline struct napi_state *followed_napi(__u32 id)
+{
+	__u32 index = id & place_mask;
+	__u32 *at = bpf_map_lookup_elem(&napi_ids, &index);
+
+	if (unlikely(!at || *at != id))
+		index = other_place(id);
+	return bpf_map_lookup_elem(&napis, &index);
+}
+
+/* samples draws whether to time what comes next. */
+static __always_inline bool samples(struct cpu_state *cpu)
+{
+	if (!poll_mask)
+		return true;
+	cpu->random = cpu->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return !((cpu->random >> 40) & poll_mask);
+}
+
+/*
+ * beyond_tasks tells whether the time of an interrupt that now begins is in no
+ * task's CPU time: it interrupts the idle task, or is accounted apart. What
+ * ksoftirqd runs is always its own (irqtime_account_irq in
+ * kernel/sched/cputime.c).
+ */
+static __always_inline bool beyond_tasks(struct cpu_state *cpu)
+{
+	__u32 pid = bpf_get_current_pid_tgid();
+
+	return irq_time_apart ? pid != cpu->ksoftirqd : pid == 0;
+}
+
+#endif
