@@ -1,0 +1,21 @@
+// Package probe owns the live source of samples: it loads and attaches the
+// programs of package bpf, reads their maps once per window, adds what /proc
+// says, and answers what works on this host.
+//
+// The central type is [Source]. [Open] loads the programs one by one and takes
+// a first baseline; each [Source.Next] waits for the end of a window and
+// returns what happened in it; [Source.Close] detaches and unloads everything.
+// A program that cannot be loaded is named by [Source.Missing] together with
+// what is lost with it, and what it would have counted is nil in every sample.
+// Nothing is pinned: a process that dies takes its programs with it.
+//
+// What the programs missed is counted and reported as lost, with one exception:
+// while any process attaches a program to a tracepoint or detaches one, the
+// kernel may pass over single hits of it for all, and tells nobody.
+//
+// [Check] tries the same programs for a report to people.
+//
+// The package may import model, bpf, github.com/cilium/ebpf and
+// github.com/prometheus/procfs. It writes nothing to the kernel's network
+// settings.
+package probe

@@ -1,0 +1,243 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"autotune/bpf"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+)
+
+// signal is what a group of programs observes. A group is attached as a whole
+// or not at all, in the order given.
+type signal struct {
+	name     string
+	programs []string
+	// lost says what is missing without it.
+	lost string
+}
+
+// The names of signals.
+const (
+	signalPolls         = "polls"
+	signalSoftirqs      = "softirqs"
+	signalTimers        = "timers"
+	signalSoftirqRaises = "softirq raises"
+	signalThreadWakes   = "thread wake-ups"
+	signalSocketReads   = "socket reads"
+	signalSocketSends   = "socket sends"
+	signalEpollReturns  = "epoll returns"
+	signalContexts      = "epoll contexts"
+	signalHardIRQs      = "hard interrupts"
+	// What the softirq programs tell beyond who polls. On a PREEMPT_RT kernel
+	// they run in threads that other tasks interrupt.
+	signalSoftirqTimes = "softirq times"
+	signalCost         = "probe cost"
+)
+
+// signals lists what the receive programs observe, in the order of attaching:
+// a poll must find the softirq state right, and an exit must clear what an
+// entry sets from the first one on.
+func signals() []signal {
+	return []signal{
+		{
+			name:     signalSoftirqs,
+			programs: []string{bpf.ReceiveProgSoftirqExit, bpf.ReceiveProgSoftirqEntry},
+			lost:     "NET_RX time per CPU and NAPI; polls by an application are counted as softirq polls",
+		},
+		{
+			name:     signalHardIRQs,
+			programs: []string{bpf.ReceiveProgIrqHandlerExit, bpf.ReceiveProgIrqHandlerEntry},
+			lost:     "number and time of device interrupts per CPU; NET_RX time includes those that interrupt it",
+		},
+		{
+			name:     signalSoftirqRaises,
+			programs: []string{bpf.ReceiveProgSoftirqRaise},
+			lost:     "ring wait while interrupts are enabled starts at the softirq instead of its raising",
+		},
+		{
+			name:     signalThreadWakes,
+			programs: []string{bpf.ReceiveProgSchedWaking},
+			lost:     "ring wait of threaded NAPIs while interrupts are enabled",
+		},
+		{
+			name:     signalPolls,
+			programs: []string{bpf.ReceiveProgNapiPoll},
+			lost:     "polls, packets per poll and ring wait: nothing can be decided",
+		},
+		{
+			name:     signalTimers,
+			programs: []string{bpf.ReceiveProgHrtimerStart, bpf.ReceiveProgHrtimerExpireEntry},
+			lost:     "arms and fires of the NAPI timers, which polls they start, takeovers between loops, and suspension",
+		},
+		{
+			name:     signalSocketReads,
+			programs: []string{bpf.ReceiveProgSkDataReady, bpf.ReceiveProgSockRecvLength},
+			lost:     "socket wait, service, server-side delay, and which processes receive",
+		},
+		{
+			name:     signalSocketSends,
+			programs: []string{bpf.ReceiveProgSockSendLength},
+			lost:     "service; the server-side delay ends at the read, and is counted at the next one",
+		},
+	}
+}
+
+// Missing is a probe that does not work on this host.
+type Missing struct {
+	// Name is the signal, for example "timers".
+	Name string
+	// Lost says what samples lack because of it.
+	Lost string
+	// Err is why, with the kernel's own errno.
+	Err error
+}
+
+// attached is one program in the kernel.
+type attached struct {
+	name    string
+	program *ebpf.Program
+	link    io.Closer
+}
+
+func (a attached) close() error {
+	return errors.Join(a.link.Close(), a.program.Close())
+}
+
+// loader loads single programs of the receive collection onto shared maps.
+type loader struct {
+	direct, raw *ebpf.CollectionSpec
+	maps        map[string]*ebpf.Map
+	types       *btf.Cache
+	// kernelTypes are what the programs are fitted to; nil means those of the
+	// running kernel.
+	kernelTypes *btf.Spec
+	// realtime is whether the kernel is PREEMPT_RT.
+	realtime bool
+}
+
+// mapSizes are the sizes that depend on the host and the run.
+type mapSizes struct{ napis, cpus int }
+
+// newLoader creates the maps. The caller closes the returned collection, which
+// owns them.
+func newLoader(sizes mapSizes) (*loader, *ebpf.Collection, error) {
+	direct, err := bpf.LoadReceive()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the embedded programs: %w", err)
+	}
+	raw, err := bpf.LoadReceiveRaw()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the embedded raw programs: %w", err)
+	}
+	for _, spec := range []*ebpf.CollectionSpec{direct, raw} {
+		for _, name := range []string{bpf.ReceiveMapNapis, bpf.ReceiveMapNapiIds, bpf.ReceiveMapThreads, bpf.ReceiveMapThreadPids} {
+			spec.Maps[name].MaxEntries = uint32(sizes.places())
+		}
+		spec.Maps[bpf.ReceiveMapDelays].MaxEntries = uint32(sizes.napis)
+		spec.Maps[bpf.ReceiveMapCounts].MaxEntries = uint32(sizes.napis * sizes.cpus)
+		spec.Maps[bpf.ReceiveMapCpus].MaxEntries = uint32(sizes.cpus)
+	}
+	if err := direct.Variables[bpf.ReceiveVarCpuCount].Set(uint32(sizes.cpus)); err != nil {
+		return nil, nil, fmt.Errorf("set the number of CPUs: %w", err)
+	}
+	if err := direct.Variables[bpf.ReceiveVarPlaceMask].Set(uint32(sizes.places() - 1)); err != nil {
+		return nil, nil, fmt.Errorf("set the number of places: %w", err)
+	}
+	l := &loader{direct: direct, raw: raw, types: btf.NewCache()}
+	owner := direct.Copy()
+	owner.Programs = nil
+	collection, err := ebpf.NewCollectionWithOptions(owner, ebpf.CollectionOptions{Cache: l.types})
+	if err != nil {
+		return nil, nil, fmt.Errorf("create BPF maps: %w", honest(err))
+	}
+	l.maps = collection.Maps
+	return l, collection, nil
+}
+
+// load loads one program and returns it; the caller closes it.
+func (l *loader) load(spec *ebpf.CollectionSpec, name string) (*ebpf.Program, error) {
+	one := spec.Copy()
+	program, ok := one.Programs[name]
+	if !ok {
+		return nil, fmt.Errorf("load %s: no such program", name)
+	}
+	one.Programs = map[string]*ebpf.ProgramSpec{name: program}
+	one.Variables = nil
+	collection, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{
+		MapReplacements: l.maps,
+		Cache:           l.types,
+		Programs:        ebpf.ProgramOptions{KernelTypes: l.kernelTypes},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", name, honest(err))
+	}
+	loaded := collection.DetachProgram(name)
+	collection.Close()
+	return loaded, nil
+}
+
+// attachTracepoint attaches a program to its BTF-typed tracepoint, and where
+// that is refused its twin to the raw tracepoint.
+func (l *loader) attachTracepoint(name string) (attached, error) {
+	a, err := l.attachDirect(name)
+	if err == nil {
+		return a, nil
+	}
+	b, rawErr := l.attachRaw(name)
+	if rawErr != nil {
+		return attached{}, errors.Join(err, fmt.Errorf("as raw tracepoint: %w", rawErr))
+	}
+	return b, nil
+}
+
+func (l *loader) attachDirect(name string) (attached, error) {
+	program, err := l.load(l.direct, name)
+	if err != nil {
+		return attached{}, err
+	}
+	lnk, err := link.AttachTracing(link.TracingOptions{Program: program})
+	if err != nil {
+		return attached{}, errors.Join(fmt.Errorf("attach %s: %w", name, honest(err)), program.Close())
+	}
+	return attached{name: name, program: program, link: lnk}, nil
+}
+
+func (l *loader) attachRaw(name string) (attached, error) {
+	program, err := l.load(l.raw, name)
+	if err != nil {
+		return attached{}, err
+	}
+	lnk, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: program})
+	if err != nil {
+		return attached{}, errors.Join(fmt.Errorf("attach %s: %w", name, honest(err)), program.Close())
+	}
+	return attached{name: name, program: program, link: lnk}, nil
+}
+
+// attachSignal attaches all programs of a signal, or none.
+func (l *loader) attachSignal(s signal) ([]attached, error) {
+	var done []attached
+	for _, name := range s.programs {
+		a, err := l.attachTracepoint(name)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(done))
+		}
+		done = append(done, a)
+	}
+	return done, nil
+}
+
+func closeAll(programs []attached) error {
+	var errs []error
+	for _, a := range programs {
+		if err := a.close(); err != nil {
+			errs = append(errs, fmt.Errorf("detach %s: %w", a.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
