@@ -1,0 +1,214 @@
+package trace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"syscall"
+	"testing"
+	"time"
+
+	"autotune/model"
+)
+
+func realisticTrace(tb testing.TB, queues, samples int) (compressed []byte, uncompressed int64) {
+	tb.Helper()
+	var out bytes.Buffer
+	w, err := NewWriter(&out, Header{}, Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	source := newRealistic(1, queues)
+	for range samples {
+		if err := w.Write(source.next()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	r, err := NewReader(bytes.NewReader(out.Bytes()), ReaderOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer r.Close()
+	for _, err := range r.Records() {
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return out.Bytes(), r.Stats().Bytes
+}
+
+// cpuTime is the CPU time of the process: on a busy machine it says what wall
+// time cannot.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// reportPerCore reports the rate per second of CPU time, garbage collection
+// included.
+func reportPerCore(b *testing.B, bytesPerOp int64, since time.Duration) {
+	b.Helper()
+	spent := cpuTime(b) - since
+	b.ReportMetric(float64(bytesPerOp)*float64(b.N)/1e6/spent.Seconds(), "MB/cpu-s")
+	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkRead reads a trace of 64 queues at 1 Hz; MB/s are of uncompressed
+// text.
+func BenchmarkRead(b *testing.B) {
+	compressed, size := realisticTrace(b, 64, 60)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	start := cpuTime(b)
+	for b.Loop() {
+		r, err := NewReader(bytes.NewReader(compressed), ReaderOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for {
+			if _, err := r.Next(context.Background()); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				b.Fatal(err)
+			}
+		}
+		r.Close()
+	}
+	reportPerCore(b, size, start)
+}
+
+// BenchmarkDecode compares the decoder with encoding/json on one sample line.
+func BenchmarkDecode(b *testing.B) {
+	sample := newRealistic(1, 64).next()
+	line := appendSample(nil, &sample)
+	b.Run("trace", func(b *testing.B) {
+		b.SetBytes(int64(len(line)))
+		b.ReportAllocs()
+		var d decoder
+		start := cpuTime(b)
+		for b.Loop() {
+			if _, err := d.sample(line); err != nil {
+				b.Fatal(err)
+			}
+		}
+		reportPerCore(b, int64(len(line)), start)
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		b.SetBytes(int64(len(line)))
+		b.ReportAllocs()
+		start := cpuTime(b)
+		for b.Loop() {
+			if _, err := oracleDecode(line); err != nil {
+				b.Fatal(err)
+			}
+		}
+		reportPerCore(b, int64(len(line)), start)
+	})
+}
+
+// BenchmarkWrite writes samples of 64 queues; at 1 Hz, ns/op are the cost per
+// second of recording.
+func BenchmarkWrite(b *testing.B) {
+	source := newRealistic(1, 64)
+	drawn := make([]model.Sample, 20)
+	for i := range drawn {
+		drawn[i] = source.next()
+	}
+	at := drawn[0].At
+	w, err := NewWriter(io.Discard, Header{}, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	size := int64(len(appendSample(nil, &drawn[0])))
+	b.SetBytes(size)
+	b.ReportAllocs()
+	start := cpuTime(b)
+	for i := 0; b.Loop(); i++ {
+		s := drawn[i%len(drawn)]
+		at += s.Span
+		s.At = at
+		if err := w.Write(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	reportPerCore(b, size, start)
+}
+
+// A day of 64 queues at 1 Hz has to stay under 1 GiB: packet rates that swing
+// between a tenth and all of 4,000 per second and queue (and by a lognormal
+// factor between queues and seconds), one request in 16 followed.
+func TestADayOf64QueuesIsUnderOneGiB(t *testing.T) {
+	const queues, hours, perHour = 64, 24, 10
+	var out bytes.Buffer
+	w, err := NewWriter(&out, Header{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := newRealistic(1, queues)
+	for hour := range hours {
+		source.packets = 4000 * (0.55 - 0.45*math.Cos(2*math.Pi*float64(hour)/hours))
+		for range perHour {
+			if err := w.Write(source.next()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	perQueueSample := float64(out.Len()) / (queues * hours * perHour)
+	day := perQueueSample * queues * 86400
+	t.Logf("%.0f bytes per queue-sample; a day of 64 queues: %.2f GiB", perQueueSample, day/(1<<30))
+	if day > 1<<30 {
+		t.Errorf("a day of 64 queues takes %.2f GiB", day/(1<<30))
+	}
+}
+
+// BenchmarkSize reports the compressed bytes per queue-sample by packet rate
+// per queue and share of requests followed: the counts are random, and cost
+// what their entropy is.
+func BenchmarkSize(b *testing.B) {
+	for _, packets := range []float64{100, 1000, 10000} {
+		for _, every := range []int{1, 16} {
+			b.Run(fmt.Sprintf("packets=%.0f/every=%d", packets, every), func(b *testing.B) {
+				const queues, samples = 64, 20
+				source := newRealistic(1, queues)
+				source.packets, source.every = packets, every
+				drawn := make([]model.Sample, samples)
+				for i := range drawn {
+					drawn[i] = source.next()
+				}
+				var out bytes.Buffer
+				for b.Loop() {
+					out.Reset()
+					w, err := NewWriter(&out, Header{}, Options{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, s := range drawn {
+						if err := w.Write(s); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if err := w.Close(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(out.Len())/(queues*samples), "B/queue-sample")
+			})
+		}
+	}
+}

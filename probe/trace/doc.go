@@ -1,0 +1,52 @@
+// Package trace writes what a run saw to a file and reads it back.
+//
+// # File
+//
+// A trace (*.trace.zst) is JSON Lines inside zstd frames (RFC 8878) with
+// content checksums, which a reader insists on. One frame holds whole lines and
+// is written by one write call, so a crash loses at most the lines since the
+// last flush. Every line is an object whose first field, "kind", says what it
+// is:
+//
+//	header      the first line: schema version, host, probes, conditions, run
+//	frame       the first line of every later frame: its number and what came before
+//	sample      one model.Sample
+//	apply       what the kernel answered when the run wrote settings
+//	journal     one journal entry of the run, verbatim, in the field "entry"
+//	conditions  the host facts of the header again, after they changed
+//	gap         records that could not be written, by number
+//	end         the last line of a trace that was closed, with totals
+//
+// Fields have the unit in their name; null means not known or not observed,
+// and no field is left out. What a run did upon a sample follows it: apply, then
+// journal lines. Readers ignore fields that they do not know and
+// skip (and count) unknown kinds; everything else needs another schema version,
+// which a reader refuses with [ErrSchema].
+//
+// A histogram is a list of runs, [[first_bucket, count, count, ...], ...],
+// empty when nothing was counted: the first number is the index of the bucket
+// that the first count belongs to. The header's "histogram" object has the
+// bucket rule. The work and waits histograms have the same form, with packets
+// per poll and events per wait for index. Names that are not UTF-8 have the
+// offending bytes replaced by U+FFFD.
+//
+// Ordinary tools read it:
+//
+//	zstd -dc run.trace.zst | jq -r 'select(.kind == "sample") | .at_ns as $at
+//	    | .queues[] | [$at, .queue, .softirq.packets + .thread.packets + .busy.packets] | @tsv'
+//
+// A trace holds process names and the host's name, but no payload, no network
+// address and no command line.
+//
+// # Life cycle
+//
+// A [Writer] comes from [Create] or [NewWriter] and must be closed: Close
+// flushes, writes the end record and syncs the file. A [Reader] comes from
+// [Open] or [NewReader], is a source of samples, and is closed to free its
+// decoder. A [Tee] passes on what a run sees, does and decides, and writes it to
+// a Writer, whatever becomes of the write. [Steps] group a run's records again
+// by the sample that they follow.
+//
+// The central type is [Record]: one line, decoded. The package may import
+// model, the zstd codec and the standard library.
+package trace

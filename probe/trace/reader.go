@@ -1,0 +1,491 @@
+package trace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"autotune/model"
+)
+
+// The limits of what is read: they bound the memory that a hostile trace can
+// ask for. [Writer] stays far below them.
+const (
+	maxFrameBytes = 32 << 20
+	maxLineBytes  = 4 << 20
+)
+
+// maxDamages bounds the work spent on salvaging: a file with more damaged
+// places is not worth it.
+const maxDamages = 10000
+
+// ReaderOptions tune a [Reader].
+type ReaderOptions struct {
+	// Salvage makes the reader go on after damage: damaged frames are skipped
+	// and kept in [Stats], and a cut-off tail ends the trace like its proper
+	// end. A damaged header leaves [Reader.Header] empty.
+	Salvage bool
+	// AllowTruncated makes a cut-off tail end the trace like its proper end,
+	// io.EOF; [Stats] has it. Without it the end is a [*TruncatedError].
+	AllowTruncated bool
+	// OnRecord, if set, is handed every record that [Reader.Next] passes over
+	// on its way to the next sample. An error of it ends the reading.
+	OnRecord func(Record) error
+}
+
+// Reader reads one trace, frame by frame, in memory that does not depend on the
+// trace's length. A frame is delivered only if all of it is sound. It is not
+// safe for concurrent use.
+type Reader struct {
+	options ReaderOptions
+	frames  frames
+	file    io.Closer
+	zstd    *zstd.Decoder
+	decoder decoder
+	header  Header
+	stats   Stats
+
+	// content is the decompressed frame, rest its part not yet delivered.
+	content, rest []byte
+	// frame and offset are those of the frame that rest is from, ordinal the
+	// number of the next one.
+	frame   int
+	offset  int64
+	ordinal int
+	// sequence is the number that the next frame line must have, before what
+	// was recorded up to here by its count.
+	sequence uint64
+	before   Gap
+	// resumed is set after skipped damage, until a frame line tells what was
+	// skipped.
+	resumed bool
+	err     error
+}
+
+// Open opens the trace file path and reads its header. The reader must be
+// closed.
+func Open(path string, options ReaderOptions) (*Reader, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open trace: %w", err)
+	}
+	r, err := NewReader(file, options)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	r.file = file
+	return r, nil
+}
+
+// NewReader reads the header of a trace from src. It fails with an error that
+// wraps [ErrNotTrace] or [ErrSchema] where the rest could not be understood.
+// Closing the reader does not close src.
+func NewReader(src io.Reader, options ReaderOptions) (*Reader, error) {
+	decoder, err := zstd.NewReader(nil,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxFrameBytes),
+		zstd.WithDecoderMaxMemory(maxFrameBytes))
+	if err != nil {
+		return nil, fmt.Errorf("make zstd decoder: %w", err)
+	}
+	r := &Reader{
+		options: options,
+		frames:  frames{src: src, limit: maxFrameBytes},
+		zstd:    decoder,
+	}
+	if err := r.start(); err != nil {
+		decoder.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// start reads the header, or finds the first sound frame when salvaging.
+func (r *Reader) start() error {
+	if !r.frames.need(1) && errors.Is(r.frames.err, io.EOF) {
+		return fmt.Errorf("%w: it is empty", ErrNotTrace)
+	}
+	if !r.options.Salvage && r.frames.need(4) && !looksLikeFrame(r.frames.buf[r.frames.start:]) {
+		return fmt.Errorf("%w: it is not zstd-compressed", ErrNotTrace)
+	}
+	if err := r.load(); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: no frame can be read", ErrNotTrace)
+		}
+		return err
+	}
+	line, _, _ := bytes.Cut(r.rest, []byte("\n"))
+	if len(line) > maxLineBytes {
+		return fmt.Errorf("trace header: %w", ErrTooLarge)
+	}
+	header, err := parseHeader(line)
+	switch {
+	case err == nil:
+		r.header = header
+		r.rest = r.rest[min(len(line)+1, len(r.rest)):]
+		r.sequence = 1
+		r.resumed = false
+		return nil
+	case r.resumed && errors.Is(err, ErrNotTrace):
+		if kind, kindErr := lineKind(line); kindErr != nil || kind != KindFrame {
+			return err
+		}
+		r.stats.HeaderLost = true
+		return nil
+	}
+	return err
+}
+
+func looksLikeFrame(b []byte) bool {
+	magic := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+	return magic == frameMagic || magic&skippableMask == skippableMagic
+}
+
+// Header returns the trace's first line.
+func (r *Reader) Header() Header { return r.header }
+
+// Stats returns what was met so far.
+func (r *Reader) Stats() Stats {
+	stats := r.stats
+	stats.Unknown = maps.Clone(stats.Unknown)
+	stats.Damaged = slices.Clone(stats.Damaged)
+	return stats
+}
+
+// Close frees the decoder and closes a file that [Open] opened.
+func (r *Reader) Close() error {
+	r.err = ErrClosed
+	r.zstd.Close()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+// Next returns the next sample, passing over other records, and io.EOF at the
+// end. A cut-off tail is a [*TruncatedError], damage a [*FrameError], each after
+// all samples before it; the options say which of them end the trace. Errors
+// are final.
+func (r *Reader) Next(ctx context.Context) (model.Sample, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return model.Sample{}, err
+		}
+		record, err := r.Record()
+		if err != nil {
+			return model.Sample{}, err
+		}
+		if record.Kind == KindSample {
+			return record.Sample, nil
+		}
+		if r.options.OnRecord != nil {
+			if err := r.options.OnRecord(record); err != nil {
+				r.err = err
+				return model.Sample{}, err
+			}
+		}
+	}
+}
+
+// Records iterates over all records that are left. The error that ends the
+// iteration is yielded last; the proper end is not an error.
+func (r *Reader) Records() iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for {
+			record, err := r.Record()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if !yield(record, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Record returns the next record of a kind that carries something: a sample,
+// the outcome of an apply, a journal entry, conditions or a gap. Its errors are those of [Reader.Next].
+func (r *Reader) Record() (Record, error) {
+	for r.err == nil {
+		if len(r.rest) == 0 {
+			r.err = r.load()
+			continue
+		}
+		line, rest, _ := bytes.Cut(r.rest, []byte("\n"))
+		r.rest = rest
+		if len(line) == 0 {
+			continue
+		}
+		record, deliver, err := r.decode(line)
+		if err != nil {
+			r.rest = nil
+			r.err = r.damage(err)
+			continue
+		}
+		if deliver {
+			return record, nil
+		}
+	}
+	return Record{}, r.err
+}
+
+// damage makes err that of the current frame, and notes and forgives it when
+// salvaging: the rest of the frame is skipped.
+func (r *Reader) damage(err error) error {
+	frameErr := &FrameError{Frame: r.frame, Offset: r.offset, Err: err}
+	if !r.options.Salvage || errors.Is(err, ErrSchema) {
+		return frameErr
+	}
+	return r.forgive(frameErr)
+}
+
+func (r *Reader) forgive(err error) error {
+	if len(r.stats.Damaged) >= maxDamages {
+		return fmt.Errorf("salvage given up after %d damaged places: %w", maxDamages, err)
+	}
+	r.stats.Damaged = append(r.stats.Damaged, err)
+	r.resumed = true
+	return nil
+}
+
+// load reads the next sound frame into rest.
+func (r *Reader) load() error {
+	for {
+		err := r.loadFrame()
+		if err == nil || errors.Is(err, io.EOF) {
+			return err
+		}
+		var damage *FrameError
+		if errors.As(err, &damage) {
+			if !r.options.Salvage {
+				return err
+			}
+			if err := r.forgive(damage); err != nil {
+				return err
+			}
+			r.ordinal++
+			if !r.frames.resync(damage.Offset) {
+				return r.ended()
+			}
+			continue
+		}
+		var cut *TruncatedError
+		if errors.As(err, &cut) {
+			r.stats.Truncated = cut
+			if r.options.Salvage || r.options.AllowTruncated {
+				return io.EOF
+			}
+		}
+		return err
+	}
+}
+
+// ended is the end of the input: its end as a trace, or a read error.
+func (r *Reader) ended() error {
+	if errors.Is(r.frames.err, io.EOF) {
+		return io.EOF
+	}
+	return fmt.Errorf("read trace: %w", r.frames.err)
+}
+
+func (r *Reader) loadFrame() error {
+	frame, err := r.frames.next()
+	number, offset := r.ordinal, r.frames.offset
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.Is(err, errCut):
+		if r.frames.frameAfter() {
+			return &FrameError{Frame: number, Offset: offset, Err: fmt.Errorf("%w: its length cannot be right", ErrCorrupt)}
+		}
+		return &TruncatedError{Frame: number, Offset: offset, Bytes: int64(r.frames.end - r.frames.start)}
+	case errors.Is(err, ErrCorrupt) && r.frames.atZero():
+		n, all := r.frames.zeros()
+		if all {
+			return &TruncatedError{Frame: number, Offset: offset, Bytes: n}
+		}
+		return &FrameError{Frame: number, Offset: offset, Err: err}
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrTooLarge):
+		return &FrameError{Frame: number, Offset: offset, Err: err}
+	case err != nil:
+		return fmt.Errorf("read trace: %w", err)
+	}
+	r.content, err = r.zstd.DecodeAll(frame, r.content[:0])
+	if err != nil {
+		return &FrameError{Frame: number, Offset: offset, Err: decompressError(err)}
+	}
+	r.frames.advance(len(frame))
+	r.frame, r.offset = number, offset
+	r.ordinal++
+	r.rest = r.content
+	r.stats.Frames++
+	r.stats.Bytes += int64(len(r.content))
+	return nil
+}
+
+func decompressError(err error) error {
+	switch {
+	case errors.Is(err, zstd.ErrCRCMismatch):
+		return ErrChecksum
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrFrameSizeExceeded):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
+var sampleStart = []byte(`{"kind":"sample",`)
+
+// decode decodes one line, and reports whether it is to be delivered.
+func (r *Reader) decode(line []byte) (Record, bool, error) {
+	if len(line) > maxLineBytes {
+		return Record{}, false, fmt.Errorf("line of %d bytes: %w", len(line), ErrTooLarge)
+	}
+	kind := KindSample
+	if !bytes.HasPrefix(line, sampleStart) {
+		var err error
+		if kind, err = lineKind(line); err != nil {
+			return Record{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+	record := Record{Kind: kind}
+	switch kind {
+	case KindSample:
+		var err error
+		if record.Sample, err = r.decoder.sample(line); err != nil {
+			return Record{}, false, err
+		}
+		r.stats.Samples++
+		r.before.Samples++
+		return record, true, nil
+	case KindJournal:
+		entry, err := journalEntry(line)
+		if err != nil {
+			return Record{}, false, err
+		}
+		record.Entry = entry
+		r.other()
+		return record, true, nil
+	case KindApply:
+		var in applyLine
+		if err := unmarshal(line, &in); err != nil {
+			return Record{}, false, err
+		}
+		record.Outcome = &in.Outcome
+		r.other()
+		return record, true, nil
+	case KindConditions:
+		var in conditionsLine
+		if err := unmarshal(line, &in); err != nil {
+			return Record{}, false, err
+		}
+		record.At, record.Conditions = in.At, &in.Conditions
+		r.other()
+		return record, true, nil
+	case KindGap:
+		var in gapLine
+		if err := unmarshal(line, &in); err != nil {
+			return Record{}, false, err
+		}
+		record.Gap = in.Gap
+		r.stats.Gaps.add(in.Gap)
+		return record, true, nil
+	case KindFrame:
+		return record, false, r.frameStart(line)
+	case KindEnd:
+		return record, false, r.end(line)
+	case KindHeader:
+		return record, false, fmt.Errorf("%w: a second header (traces that were joined must be read one by one)", ErrCorrupt)
+	}
+	r.unknown(kind)
+	return record, false, nil
+}
+
+func (r *Reader) other() {
+	r.stats.Others++
+	r.before.Others++
+}
+
+func unmarshal(line []byte, into any) error {
+	if err := json.Unmarshal(line, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil
+}
+
+const maxUnknownKinds = 64
+
+func (r *Reader) unknown(kind Kind) {
+	if r.stats.Unknown == nil {
+		r.stats.Unknown = make(map[Kind]uint64)
+	}
+	if _, known := r.stats.Unknown[kind]; !known && len(r.stats.Unknown) >= maxUnknownKinds {
+		kind = ""
+	}
+	r.stats.Unknown[kind]++
+	// A later version counts its own kinds among the others.
+	r.before.Others++
+}
+
+// frameStart checks that no frame is missing before this one.
+func (r *Reader) frameStart(line []byte) error {
+	var in frameLine
+	if err := unmarshal(line, &in); err != nil {
+		return err
+	}
+	if err := checkSchema(in.SchemaVersion); err != nil {
+		return err
+	}
+	if r.resumed {
+		r.missing(Gap{Samples: in.Samples, Others: in.Others})
+		r.resumed = false
+	} else if in.Frame != r.sequence {
+		err := fmt.Errorf("%w: this is frame %d of the recording, expected %d", ErrMissing, in.Frame, r.sequence)
+		if !r.options.Salvage {
+			return err
+		}
+		if err := r.forgive(&FrameError{Frame: r.frame, Offset: r.offset, Err: err}); err != nil {
+			return err
+		}
+		r.missing(Gap{Samples: in.Samples, Others: in.Others})
+		r.resumed = false
+	}
+	r.sequence = in.Frame + 1
+	return nil
+}
+
+// missing notes what lies between what was read and what the recorder had
+// written.
+func (r *Reader) missing(written Gap) {
+	if written.Samples > r.before.Samples {
+		r.stats.Missing.Samples += written.Samples - r.before.Samples
+	}
+	if written.Others > r.before.Others {
+		r.stats.Missing.Others += written.Others - r.before.Others
+	}
+	r.before = written
+}
+
+func (r *Reader) end(line []byte) error {
+	var in endLine
+	if err := unmarshal(line, &in); err != nil {
+		return err
+	}
+	r.stats.Ended = true
+	if r.resumed {
+		r.missing(Gap{Samples: in.Samples, Others: in.Others})
+		r.resumed = false
+	}
+	return nil
+}

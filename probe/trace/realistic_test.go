@@ -1,0 +1,116 @@
+package trace
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"autotune/model"
+)
+
+// realistic draws samples as a busy host gives them: every count is a draw, so
+// that nothing compresses better than it would in the field.
+type realistic struct {
+	rand   *rand.Rand
+	queues int
+	at     time.Duration
+	// packets is the mean packet rate per queue, every the share of requests
+	// that are followed, as one in so many.
+	packets float64
+	every   int
+}
+
+func newRealistic(seed uint64, queues int) *realistic {
+	return &realistic{rand: rand.New(rand.NewPCG(seed, 1)), queues: queues, at: 90 * time.Hour, packets: 5000, every: 16}
+}
+
+func (r *realistic) lognormal(median, sigma float64) float64 {
+	return median * math.Exp(sigma*r.rand.NormFloat64())
+}
+
+func (r *realistic) next() model.Sample {
+	span := time.Second + time.Duration(r.rand.IntN(200000))
+	r.at += span
+	s := model.Sample{
+		At: r.at, Span: span,
+		Active:  model.Config{},
+		NAPIIDs: map[model.Queue]uint32{},
+		Absent:  map[model.Queue]string{},
+		Latency: &model.Latency{Source: "server-side delay"},
+	}
+	for i := range r.queues {
+		q := r.queue(i)
+		s.Latency.Histogram.Merge(q.Delay)
+		s.Queues = append(s.Queues, q)
+		s.NAPIIDs[q.Queue] = q.NAPIID
+		s.Active[q.Queue] = model.Settings{
+			DeferHardIRQs:   100,
+			GROFlushTimeout: time.Duration(20+4*r.rand.IntN(8)) * time.Microsecond,
+		}
+		netRX := time.Duration(r.lognormal(60e6, 0.5))
+		idle := time.Duration(float64(netRX) * r.rand.Float64())
+		s.CPUs = append(s.CPUs, model.CPUSample{
+			CPU: i, NetRX: &netRX, NetRXIdle: &idle,
+			Busy:     time.Duration(r.lognormal(400e6, 0.3)).Round(10 * time.Millisecond),
+			Squeezed: uint64(r.rand.IntN(3)),
+		})
+	}
+	for i := range 4 {
+		app := model.AppSample{
+			PID: 4100 + i, Comm: "memcached", CPU: time.Duration(r.lognormal(8e9, 0.2)),
+			Waits: new([model.WorkBuckets]uint64),
+		}
+		for range 20000 {
+			app.Waits[min(model.WorkBuckets-1, int(r.rand.ExpFloat64()*3))]++
+		}
+		for fd := range r.queues / 4 {
+			app.Contexts = append(app.Contexts, model.EpollContext{
+				FD: 30 + fd, Budget: 64, Prefer: true,
+				NAPIIDs: []uint32{uint32(8193 + i*r.queues/4 + fd)},
+			})
+		}
+		s.Apps = append(s.Apps, app)
+	}
+	return s
+}
+
+func (r *realistic) queue(i int) model.QueueSample {
+	q := model.QueueSample{
+		Queue:  model.Queue{Netns: 4026531840, Ifindex: 2, Index: i},
+		NAPIID: uint32(8193 + i), Timer: &model.TimerCounts{},
+		RingWait: new(model.Histogram), SocketWait: new(model.Histogram),
+		Service: new(model.Histogram), Delay: new(model.Histogram),
+		SampleEvery: uint32(r.every),
+	}
+	packets := int(r.lognormal(r.packets, 0.6))
+	mean := 1 + r.rand.Float64()*6
+	for done := 0; done < packets; {
+		work := min(64, int(r.rand.ExpFloat64()*mean))
+		loop := &q.Softirq
+		if r.rand.IntN(4) == 0 {
+			loop = &q.Busy
+		}
+		loop.Polls++
+		loop.Packets += uint64(work)
+		switch work {
+		case 0:
+			loop.Empty++
+			q.Timer.Arms++
+		case 64:
+			loop.Full++
+		}
+		q.Timer.Fires += uint64(r.rand.IntN(2))
+		q.Work[work]++
+		done += max(1, work)
+	}
+	for range packets / r.every {
+		ring := time.Duration(r.rand.Float64() * 60e3)
+		socket := time.Duration(r.lognormal(40e3, 0.8))
+		service := time.Duration(r.lognormal(15e3, 0.5))
+		q.RingWait.Add(ring, 1)
+		q.SocketWait.Add(socket, 1)
+		q.Service.Add(service, 1)
+		q.Delay.Add(ring+socket+service, 1)
+	}
+	return q
+}

@@ -1,0 +1,94 @@
+package trace
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"autotune/model"
+)
+
+// Source yields samples; [Reader] and [Tee] are sources, and so are the live
+// probes and the simulator. Next blocks until the next sample is there, and
+// returns io.EOF at the end.
+type Source interface {
+	Next(context.Context) (model.Sample, error)
+}
+
+// Tee writes to a trace what passes it: the samples of a source, and with
+// [Tee.Actuator], [Tee.WriteConditions] and [Tee.WriteEntry] the rest of a run. A failed write never
+// ends the run: it is counted and reported.
+type Tee struct {
+	source Source
+	writer *Writer
+	report func(error)
+
+	mu     sync.Mutex
+	failed uint64
+	err    error
+	// failing is set while the last write failed.
+	failing bool
+}
+
+// NewTee returns a tee of source into w. Report, if not nil, is called with the
+// first error and, after writes succeeded again, with the next first one; it
+// runs between two samples and must be quick. The tee closes neither.
+func NewTee(source Source, w *Writer, report func(error)) *Tee {
+	return &Tee{source: source, writer: w, report: report}
+}
+
+// Next returns source's next sample and its error, unchanged.
+func (t *Tee) Next(ctx context.Context) (model.Sample, error) {
+	sample, err := t.source.Next(ctx)
+	if err != nil {
+		return sample, err
+	}
+	t.note(t.writer.Write(sample))
+	return sample, nil
+}
+
+// Actuator returns an actuator that passes on to a, and writes what it answers.
+func (t *Tee) Actuator(a Actuator) Actuator { return &actuatorTee{tee: t, actuator: a} }
+
+type actuatorTee struct {
+	tee      *Tee
+	actuator Actuator
+}
+
+// Apply returns the actuator's answer, unchanged.
+func (a *actuatorTee) Apply(ctx context.Context, want model.Config) (model.Config, error) {
+	got, err := a.actuator.Apply(ctx, want)
+	a.tee.note(a.tee.writer.WriteOutcome(NewOutcome(want, got, err)))
+	return got, err
+}
+
+// WriteConditions writes conditions; see [Writer.WriteConditions].
+func (t *Tee) WriteConditions(at time.Duration, c Conditions) {
+	t.note(t.writer.WriteConditions(at, c))
+}
+
+// WriteEntry writes a journal entry; see [Writer.WriteEntry].
+func (t *Tee) WriteEntry(entry json.RawMessage) { t.note(t.writer.WriteEntry(entry)) }
+
+func (t *Tee) note(err error) {
+	t.mu.Lock()
+	first := err != nil && !t.failing
+	t.failing = err != nil
+	if err != nil {
+		t.failed++
+		t.err = err
+	}
+	t.mu.Unlock()
+	if first && t.report != nil {
+		t.report(err)
+	}
+}
+
+// Failed returns how many writes failed, and the last error. How many records
+// the failures cost, the trace itself tells as gaps.
+func (t *Tee) Failed() (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed, t.err
+}
