@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// config resolves flags from a TOML file with a table per command, whose keys
+// are the command's flags:
+//
+//	[run]
+//	slo = "250us"
+//	interval = "1s"
+//
+// A key that is no flag is an error, so that a misspelt limit cannot be
+// silently ignored.
+type config struct {
+	tables map[string]map[string]any
+}
+
+func loadConfig(r io.Reader) (kong.Resolver, error) {
+	c := &config{}
+	if err := toml.NewDecoder(r).Decode(&c.tables); err != nil {
+		var at *toml.DecodeError
+		if errors.As(err, &at) {
+			row, column := at.Position()
+			return nil, fmt.Errorf("config line %d column %d: %w", row, column, err)
+		}
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return c, nil
+}
+
+// Validate refuses tables and keys that the command line does not have.
+func (c *config) Validate(app *kong.Application) error {
+	for table, keys := range c.tables {
+		i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == table })
+		if i < 0 {
+			return fmt.Errorf("config: there is no command %q", table)
+		}
+		var known []string
+		for _, flag := range app.Children[i].Flags {
+			known = append(known, flag.Name)
+		}
+		for key := range keys {
+			if !slices.Contains(known, key) {
+				slices.Sort(known)
+				return fmt.Errorf("config: [%s] has no key %q (it has %s)", table, key, strings.Join(known, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// Resolve returns the file's value of a flag of the selected command.
+func (c *config) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	selected := ctx.Selected()
+	if selected == nil {
+		return nil, nil
+	}
+	value, ok := c.tables[selected.Name][flag.Name]
+	if !ok {
+		return nil, nil
+	}
+	switch v := value.(type) {
+	case string, bool:
+		return v, nil
+	case int64, float64:
+		return fmt.Sprint(v), nil
+	default:
+		return nil, fmt.Errorf("config: %s.%s is a %T; write a string, number or boolean", selected.Name, flag.Name, value)
+	}
+}

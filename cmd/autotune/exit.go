@@ -1,0 +1,32 @@
+package main
+
+// The exit codes that scripts may rely on.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	// exitUsage: wrong flags, values or files.
+	exitUsage = 2
+	// exitCannot: not possible on this host (kernel, privilege).
+	exitCannot = 3
+	// exitMissed: done, but the target was not met.
+	exitMissed = 4
+)
+
+// exitError is an error that decides the exit code. A nil err means that all
+// was said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(err error) error  { return &exitError{code: exitUsage, err: err} }
+func cannotError(err error) error { return &exitError{code: exitCannot, err: err} }

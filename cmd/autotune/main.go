@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+func main() {
+	// The first signal ends the work and lets the originals be put back; the
+	// commands ignore later ones while they do that. A hang-up is a lost
+	// terminal, unless nohup had it ignored.
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	defer stop()
+	// Output that nobody reads is an error like any other, and no reason to
+	// die without putting the originals back.
+	signal.Ignore(syscall.SIGPIPE)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// cli is the command line. Each command is a struct with a Run method in a
+// file of its own.
+type cli struct {
+	Doctor     doctorCmd     `cmd:"" help:"What works here, what does not, why, and what to do."`
+	List       listCmd       `cmd:"" help:"NAPI instances, their queues and settings."`
+	Run        runCmd        `cmd:"" help:"Observe and recommend; with --apply, tune."`
+	Restore    restoreCmd    `cmd:"" help:"Put back what an earlier run changed."`
+	Record     recordCmd     `cmd:"" help:"Write what the probes see to a trace; nothing is written to the kernel."`
+	Replay     replayCmd     `cmd:"" help:"What a policy would have decided on a trace; with --verify, whether the run can be repeated."`
+	Simulate   simulateCmd   `cmd:"" help:"Simulate one setting, a table, a fit, or a check against this kernel."`
+	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`
+
+	Version kong.VersionFlag `help:"Print the version."`
+	Config  kong.ConfigFlag  `help:"Take flags from this TOML file; the command line wins." placeholder:"FILE"`
+}
+
+// streams are what a command may write to.
+type streams struct {
+	out, err io.Writer
+}
+
+// exited carries the code with which kong wants to exit (after --help).
+type exited int
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			asked, ok := r.(exited)
+			if !ok {
+				panic(r)
+			}
+			code = int(asked)
+		}
+	}()
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("autotune"),
+		kong.Description("Adaptive tuning of Linux network receive processing, per NAPI instance."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.Configuration(loadConfig),
+		kong.Vars{"version": version()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		fmt.Fprintf(stderr, "autotune: %v\n", err)
+		return exitFailed
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "autotune: %v (see autotune --help)\n", err)
+		return exitUsage
+	}
+	command.BindTo(ctx, (*context.Context)(nil))
+	err = command.Run(streams{out: stdout, err: stderr})
+	if err == nil {
+		return exitDone
+	}
+	var coded *exitError
+	if !errors.As(err, &coded) {
+		coded = &exitError{code: exitFailed, err: err}
+	}
+	if coded.err != nil {
+		fmt.Fprintf(stderr, "autotune %s: %v\n", command.Selected().Name, coded.err)
+	}
+	return coded.code
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+)
+
+// asProgram makes the test binary behave as autotune itself, so that tests can
+// start, signal and kill it.
+const asProgram = "AUTOTUNE_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		_ = os.Unsetenv(asProgram)
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// call runs autotune within the test.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
+	badConfig := t.TempDir() + "/bad.toml"
+	writeText(t, badConfig, "[run]\nsloo = \"250us\"\n")
+	unknownTable := t.TempDir() + "/table.toml"
+	writeText(t, unknownTable, "[rum]\nslo = \"250us\"\n")
+	noTOML := t.TempDir() + "/no.toml"
+	writeText(t, noTOML, "slo is 250us\n")
+	notAState := t.TempDir() + "/state"
+	writeText(t, notAState, "a file where a directory should be")
+
+	for _, tc := range []struct {
+		name string
+		args []string
+		want int
+		says []string
+	}{
+		{"no interface", []string{"run"}, exitUsage, []string{"<iface>"}},
+		{"unknown command", []string{"rum"}, exitUsage, []string{"rum"}},
+		{"unknown flag", []string{"run", "--aply", "lo"}, exitUsage, []string{"--aply"}},
+		{"unknown policy", []string{"run", "lo", "--policy", "magic"}, exitUsage, []string{`"magic"`, "aimd", "static"}},
+		{"unknown policy key", []string{"run", "lo", "--policy", "aimd:steps=4us"}, exitUsage, []string{`"steps"`, "step"}},
+		{"policy value without unit", []string{"run", "lo", "--policy", "static:defer=100,flush=50"}, exitUsage, []string{"flush=50", "50us"}},
+		{"suspend without deferral", []string{"run", "lo", "--policy", "static:suspend=20ms"}, exitUsage, []string{"suspend", "defer", "flush"}},
+		{"SLO without unit", []string{"run", "lo", "--slo", "250"}, exitUsage, []string{"--slo", "unit"}},
+		{"SLO of zero", []string{"run", "lo", "--slo", "0s"}, exitUsage, []string{"--slo", "250us"}},
+		{"impossible quantile", []string{"run", "lo", "--slo-quantile", "99"}, exitUsage, []string{"--slo-quantile", "0.99"}},
+		{"interval too short", []string{"run", "lo", "--interval", "1ms"}, exitUsage, []string{"--interval", "10ms"}},
+		{"keep without apply", []string{"run", "lo", "--keep"}, exitUsage, []string{"--keep", "--apply"}},
+		{"unknown interface", []string{"run", "nosuch0"}, exitUsage, []string{`"nosuch0"`, "lo"}},
+		{"unknown interface in list", []string{"list", "nosuch0"}, exitUsage, []string{`"nosuch0"`, "lo"}},
+		{"unknown namespace", []string{"list", "--netns", "nosuchns"}, exitUsage, []string{"nosuchns", "ip netns list"}},
+		{"misspelt config key", []string{"run", "lo", "--config", badConfig}, exitUsage, []string{`"sloo"`, "slo"}},
+		{"unknown config table", []string{"run", "lo", "--config", unknownTable}, exitUsage, []string{`"rum"`}},
+		{"config that is no TOML", []string{"run", "lo", "--config", noTOML}, exitUsage, []string{"line 1"}},
+		{"missing config", []string{"run", "lo", "--config", "/nonexistent.toml"}, exitUsage, []string{"/nonexistent.toml"}},
+		{"state that is a file", []string{"restore", "--state", notAState}, exitUsage, []string{notAState}},
+		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, _, stderr := call(t, tc.args...)
+			if code != tc.want {
+				t.Errorf("exit code %d, want %d; it said %q", code, tc.want, stderr)
+			}
+			if n := strings.Count(stderr, "\n"); n != 1 {
+				t.Errorf("%d lines, want 1: %q", n, stderr)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(stderr, part) {
+					t.Errorf("%q does not mention %q", stderr, part)
+				}
+			}
+		})
+	}
+}
+
+func TestHelpIsNoError(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"experiment", "demo", "--help"}} {
+		code, stdout, stderr := call(t, args...)
+		if code != exitDone || stderr != "" || !strings.Contains(stdout, "Usage: autotune") {
+			t.Errorf("autotune %v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestConfigSetsFlagsAndTheCommandLineWins(t *testing.T) {
+	path := t.TempDir() + "/autotune.toml"
+	writeText(t, path, "[run]\nslo = \"0s\"\n")
+	_, _, stderr := call(t, "run", "nosuch0", "--config", path)
+	if !strings.Contains(stderr, "--slo 0s") {
+		t.Errorf("the file's SLO was not used: %q", stderr)
+	}
+	_, _, stderr = call(t, "run", "nosuch0", "--config", path, "--slo", "250us")
+	if !strings.Contains(stderr, "nosuch0") {
+		t.Errorf("the command line's SLO did not win: %q", stderr)
+	}
+}
+
+func TestEndedContextEndsACommand(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	if code := run(ctx, []string{"list"}, &out, &errs); code == exitDone {
+		t.Errorf("list succeeded under an ended context: %q", out.String())
+	}
+}
+
+func writeText(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

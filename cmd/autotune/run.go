@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"autotune/actuate"
+	"autotune/model"
+	"autotune/model/policy"
+	"autotune/probe"
+	"autotune/tuner"
+
+	"github.com/mdlayher/sdnotify"
+)
+
+type runCmd struct {
+	Ifaces []string `arg:"" name:"iface" help:"Interfaces to tune."`
+
+	Netns       string        `help:"Network namespace, by name or path." placeholder:"NAME|PATH"`
+	Apply       bool          `help:"Write to the kernel. Without it nothing is, and each line says what would be."`
+	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"aimd" placeholder:"SPEC"`
+	SLO         time.Duration `help:"Target for the delay." default:"250us" name:"slo"`
+	SLOQuantile float64       `help:"Which quantile of the delay is to meet the target." default:"0.99" name:"slo-quantile"`
+	Interval    time.Duration `help:"Length of a window." default:"1s"`
+	Duration    time.Duration `help:"End after this time; until stopped by default."`
+	Keep        bool          `help:"At the end leave the last setting that held, instead of the originals."`
+	Trace       string        `help:"Write all that is seen, written and decided to this file, which must not exist." type:"path" placeholder:"FILE"`
+	State       string        `help:"Directory of the originals and the journal." placeholder:"DIR"`
+	MaxFlush    time.Duration `help:"Hard upper bound of gro-flush-timeout." default:"10ms"`
+	MaxSuspend  time.Duration `help:"Hard upper bound of irq-suspend-timeout." default:"1s"`
+	Verbose     bool          `short:"v" help:"Every decision; a hold that repeats the one before is shown every 10s otherwise."`
+	ProbeBudget probeBudget   `help:"Share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
+	JSON        bool          `help:"One object per line." name:"json"`
+}
+
+// minWindow is the shortest window that the probes allow.
+const minWindow = 10 * time.Millisecond
+
+// defaultState is where a run keeps its state unless told otherwise.
+func defaultState() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/autotune", nil
+	}
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("find a state directory: %w; name one with --state", err)
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "autotune"), nil
+}
+
+func stateOr(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	return defaultState()
+}
+
+// check refuses what no run can mean, before anything is touched.
+func (c *runCmd) check() (model.Policy, error) {
+	p, err := policy.Parse(c.Policy)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	switch {
+	case c.SLO <= 0:
+		return nil, usageError(fmt.Errorf("--slo %v: a delay target is above 0, for example 250us", c.SLO))
+	case !(c.SLOQuantile > 0 && c.SLOQuantile < 1):
+		return nil, usageError(fmt.Errorf("--slo-quantile %v: a quantile is between 0 and 1, for example 0.99", c.SLOQuantile))
+	case c.Interval < minWindow:
+		return nil, usageError(fmt.Errorf("--interval %v: at least %v", c.Interval, minWindow))
+	case c.Duration < 0:
+		return nil, usageError(fmt.Errorf("--duration %v: leave it out to run until stopped", c.Duration))
+	case c.MaxFlush < 0 || c.MaxSuspend < 0:
+		return nil, usageError(errors.New("--max-flush and --max-suspend cannot be negative"))
+	case c.outOfBounds(p) != nil:
+		return nil, usageError(fmt.Errorf("policy %q: %w; --max-flush and --max-suspend widen the bounds", c.Policy, c.outOfBounds(p)))
+	case c.Keep && !c.Apply:
+		return nil, usageError(errors.New("--keep needs --apply: without it there is nothing to leave"))
+	}
+	return p, nil
+}
+
+func (c *runCmd) bounds() model.Bounds {
+	bounds := model.DefaultBounds()
+	bounds.MaxFlush, bounds.MaxSuspend = c.MaxFlush, c.MaxSuspend
+	return bounds
+}
+
+// outOfBounds says why a policy that is one setting can never be applied.
+func (c *runCmd) outOfBounds(p model.Policy) error {
+	if fixed, ok := p.(interface{ Settings() model.Settings }); ok {
+		return c.bounds().Check(fixed.Settings())
+	}
+	return nil
+}
+
+// Run implements the command.
+func (c *runCmd) Run(ctx context.Context, std streams) error {
+	decide, err := c.check()
+	if err != nil {
+		return err
+	}
+	out, errs := newOutlet(ctx, std.out), newOutlet(ctx, std.err)
+	err = c.run(ctx, decide, streams{out: out, err: errs})
+	return errors.Join(err, out.Close(), errs.Close())
+}
+
+func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err error) {
+	state, err := stateOr(c.State)
+	if err != nil {
+		return usageError(err)
+	}
+	boot, err := bootTime()
+	if err != nil {
+		return err
+	}
+	names := map[model.Queue]string{}
+	sinks := &journals{journalText{w: std.out, boot: boot, ifname: func(q model.Queue) string { return names[q] }}}
+	if c.JSON {
+		sinks = &journals{tuner.NewJSONL(std.out)}
+	}
+	s, err := openSession(ctx, sessionOptions{
+		namespace: actuate.ParseNamespace(c.Netns),
+		ifaces:    c.Ifaces,
+		apply:     c.Apply,
+		stateDir:  state,
+		bounds:    c.bounds(),
+		policy:    decide,
+		objective: model.Objective{SLO: c.SLO, Quantile: c.SLOQuantile},
+		interval:  c.Interval,
+		everyHold: c.Verbose,
+		journal:   sinks,
+		budget:    float64(c.ProbeBudget),
+		trace:     c.Trace,
+		warn:      std.err,
+	})
+	if err != nil {
+		return openError(err)
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if c.Apply {
+		// Only now is the state directory this run's own.
+		file, err := openJournal(state, journalHead{
+			Kind: "run", Started: time.Now().UTC(), BootTime: boot.UTC(), Policy: c.Policy,
+			SLO: c.SLO, Quantile: c.SLOQuantile, Interval: c.Interval, Ifaces: c.Ifaces, Netns: c.Netns,
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		*sinks = append(*sinks, tuner.NewJSONL(file))
+	}
+	if s.trace != nil {
+		defer func() { err = errors.Join(err, s.trace.finish(std, c.JSON)) }()
+	}
+
+	for _, report := range s.host.Recovered() {
+		fmt.Fprintf(std.err, "restored what an earlier run had left:\n%s", report)
+	}
+	napis, leftOut := s.host.NAPIs(ctx)
+	if leftOut != nil {
+		fmt.Fprintf(std.err, "left out for now: %v\n", leftOut)
+	}
+	for _, n := range napis {
+		names[n.Queue] = n.Ifname
+	}
+	goQuiet()
+	c.announce(std.err, decide, napis, s.source.Missing())
+	if err := s.host.DeviceWide(); err != nil {
+		fmt.Fprintln(std.err, deviceWideText(err))
+	}
+	ready()
+
+	loopCtx := ctx
+	if c.Duration > 0 {
+		var cancel context.CancelFunc
+		loopCtx, cancel = context.WithTimeout(ctx, c.Duration)
+		defer cancel()
+	}
+	loopErr := s.loop.Run(loopCtx)
+	if loopCtx.Err() != nil && errors.Is(loopErr, loopCtx.Err()) {
+		loopErr = nil
+	}
+	if errors.Is(loopErr, tuner.ErrNoQueue) && errors.Is(loopErr, model.ErrForeignWrite) {
+		// A service manager that starts it again would take the other
+		// writer's values for originals.
+		loopErr = cannotError(loopErr)
+	}
+	if !c.Apply {
+		return loopErr
+	}
+	return errors.Join(loopErr, c.end(ctx, s, std))
+}
+
+// end leaves the host as it was found, or, with --keep, as it was last good.
+func (c *runCmd) end(ctx context.Context, s *session, std streams) error {
+	if c.Keep {
+		return c.keep(ctx, s, std)
+	}
+	report, err := s.restore(ctx)
+	if c.JSON {
+		err = errors.Join(err, printRestore(std.out, report))
+	}
+	if err == nil {
+		fmt.Fprint(std.err, restoredText(report))
+	}
+	return err
+}
+
+// keep settles queues whose trial was cut short at what was confirmed before
+// it.
+func (c *runCmd) keep(ctx context.Context, s *session, std streams) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWait)
+	defer cancel()
+	kept, err := s.host.Apply(ctx, s.loop.Confirmed())
+	state, _ := stateOr(c.State)
+	for q, settings := range kept {
+		if c.JSON {
+			err = errors.Join(err, printJSON(std.out, struct {
+				Kind     string         `json:"kind"`
+				Queue    model.Queue    `json:"queue"`
+				Settings model.Settings `json:"settings"`
+			}{"kept", q, settings}))
+			continue
+		}
+		fmt.Fprintf(std.err, "queue %v keeps %v\n", q, settings)
+	}
+	fmt.Fprintf(std.err, "kept; autotune restore --state %s puts the originals back\n", state)
+	return err
+}
+
+func (c *runCmd) announce(w io.Writer, p model.Policy, napis []model.NAPI, missing []probe.Missing) {
+	what := "observing (nothing is written; --apply tunes)"
+	if c.Apply {
+		what = "tuning"
+	}
+	fmt.Fprintf(w, "%s %s: %d queues, policy %s, SLO p%g <= %v, windows of %v\n",
+		what, strings.Join(c.Ifaces, " "), len(napis), p.Name(), 100*c.SLOQuantile, c.SLO, c.Interval)
+	for _, n := range napis {
+		if n.Mapping == model.MappingPosition {
+			fmt.Fprintf(w, "%s does not report which NAPI serves which queue: matched by ascending ID\n", n.Ifname)
+			break
+		}
+	}
+	for _, m := range missing {
+		fmt.Fprintf(w, "without %s: %s (%v)\n", m.Name, m.Lost, m.Err)
+	}
+}
+
+// goQuiet makes the runtime disturb the host less once everything is loaded.
+// The loop is one goroutine: more processors only mean threads that wake up to
+// look for work, and garbage collection on CPUs that serve packets.
+func goQuiet() { runtime.GOMAXPROCS(1) }
+
+// openError sorts the failures before the first window by who can mend them.
+func openError(err error) error {
+	var coded *exitError
+	var unusable *actuate.StateError
+	switch {
+	case errors.As(err, &coded):
+		return err
+	case errors.As(err, &unusable):
+		return usageError(err)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, model.ErrReadOnly), errors.Is(err, probe.ErrNoPolls):
+		return cannotError(fmt.Errorf("%w; autotune doctor says what is missing", err))
+	case errors.Is(err, actuate.ErrStacked):
+		return usageError(err)
+	case errors.Is(err, model.ErrLinkDown):
+		return cannotError(fmt.Errorf("%w; set the link up first", err))
+	case errors.Is(err, model.ErrGone):
+		return usageError(err)
+	default:
+		return err
+	}
+}
+
+// ready tells a service manager, where there is one, that windows are being
+// observed.
+func ready() {
+	n, err := sdnotify.New()
+	if err != nil {
+		return
+	}
+	// Nothing depends on whether the manager listens.
+	_ = n.Notify(sdnotify.Ready)
+	_ = n.Close()
+}

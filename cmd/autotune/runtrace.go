@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"autotune/model"
+	"autotune/model/policy"
+	"autotune/probe/trace"
+	"autotune/tuner"
+)
+
+// runTrace writes what a session sees, writes and decides to a trace. Once it
+// is open, none of its failures reaches the run.
+type runTrace struct {
+	path   string
+	writer *trace.Writer
+	tee    *trace.Tee
+	watch  conditionsWatch
+}
+
+// newRunTrace returns the trace of a source, which is being written by w.
+func newRunTrace(path string, w *trace.Writer, header trace.Header, source trace.Source, report func(error)) *runTrace {
+	return &runTrace{
+		path: path, writer: w, tee: trace.NewTee(source, w, report),
+		watch: conditionsWatch{files: hostFiles{root: "/"}, last: header.Conditions, at: header.StartedAt},
+	}
+}
+
+// Next returns the next sample of the source.
+func (t *runTrace) Next(ctx context.Context) (model.Sample, error) {
+	sample, err := t.tee.Next(ctx)
+	if err != nil {
+		return sample, err
+	}
+	if now, changed := t.watch.changed(sample.At); changed {
+		t.tee.WriteConditions(sample.At, now)
+	}
+	return sample, nil
+}
+
+// traceWait is how long a write of the trace may hold up the loop.
+const traceWait = 2 * time.Second
+
+// openRunTrace creates the file, which must not exist, and puts the trace
+// between the loop of the options and its ends.
+func openRunTrace(path string, header trace.Header, o *tuner.Options, warn io.Writer) (*runTrace, error) {
+	writer, err := trace.Create(path, header, trace.Options{GiveUpAfter: traceWait})
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--trace: %w", createError(path, err)))
+	}
+	t := newRunTrace(path, writer, header, o.Source, func(err error) {
+		fmt.Fprintf(warn, "the trace has a gap, the run goes on: %v\n", err)
+	})
+	o.Source = t
+	if o.Actuator != nil {
+		o.Actuator = t.tee.Actuator(o.Actuator)
+	}
+	own := &journals{tuner.NewJSONL(traceJournal{t.tee})}
+	if o.Journal != nil {
+		*own = append(*own, o.Journal)
+	}
+	o.Journal = own
+	return t, nil
+}
+
+// createError says what to do about a file that is there.
+func createError(path string, err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists and is not overwritten; name another file, or remove it", path)
+	}
+	return err
+}
+
+// traceJournal takes the lines of a journal; each Write is one.
+type traceJournal struct{ tee *trace.Tee }
+
+// Write implements [io.Writer] and never fails.
+func (j traceJournal) Write(line []byte) (int, error) {
+	j.tee.WriteEntry(json.RawMessage(line[:len(line)-1]))
+	return len(line), nil
+}
+
+// tracedRun is the run as the header of its trace has it. Policy is by its full
+// name, which does not depend on the defaults of a later version.
+func tracedRun(o tuner.Options, originals model.Config) (*trace.Run, error) {
+	guards, err := json.Marshal(o.Guards())
+	if err != nil {
+		return nil, fmt.Errorf("encode the options of the guards: %w", err)
+	}
+	return &trace.Run{
+		Policy:    o.Policy.Name(),
+		Apply:     o.Actuator != nil,
+		Objective: o.Objective,
+		Bounds:    o.Bounds,
+		Originals: trace.QueueSettingsOf(originals),
+		Queues:    append([]model.Queue{}, o.Queues...),
+		Guards:    guards,
+	}, nil
+}
+
+// tracedOptions are the options of the loop that decides as the recorded run
+// did, or for a mere recording the usual ones. The policy is that of spec where
+// it is not empty. Source, actuator and journal are the caller's.
+func tracedOptions(h trace.Header, spec string) (o tuner.Options, err error) {
+	o = tuner.Options{CPUs: tracedCPUs(h), Objective: model.Objective{SLO: defaultSLO, Quantile: defaultQuantile}}
+	if h.Run != nil {
+		o.Objective, o.Bounds, o.Queues = h.Run.Objective, h.Run.Bounds, h.Run.Queues
+	}
+	if h.Run != nil && h.Run.Guards != nil {
+		var guards tuner.GuardOptions
+		if err := json.Unmarshal(h.Run.Guards, &guards); err != nil {
+			return o, fmt.Errorf("the recorded options of the guards: %w", err)
+		}
+		o.SetGuards(guards)
+	}
+	switch {
+	case spec != "":
+		o.Policy, err = policy.Parse(spec)
+	case h.Run == nil:
+		err = errors.New("it is a mere recording: say what is to decide with --policy")
+	default:
+		o.Policy, err = policy.Parse(h.Run.Policy)
+	}
+	return o, err
+}
+
+// tracedCPUs tells which CPUs polled each queue.
+func tracedCPUs(h trace.Header) map[model.Queue][]int {
+	serving := make(map[model.Queue][]int)
+	for _, d := range h.Conditions.Devices {
+		for _, n := range d.NAPIs {
+			if n.CPUs != nil {
+				serving[n.Queue] = n.CPUs
+			}
+		}
+	}
+	return serving
+}
+
+// traceLine is what became of a trace, in the output of run and record.
+type traceLine struct {
+	Kind string `json:"kind"` // "trace_written"
+	File string `json:"file"`
+	// Samples and Records were written, the latter being all others.
+	Samples uint64 `json:"samples"`
+	Records uint64 `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	// FailedWrites is how often writing failed, and Error the last reason;
+	// what that cost is in LostSamples and LostRecords.
+	FailedWrites uint64  `json:"failed_writes"`
+	LostSamples  uint64  `json:"lost_samples"`
+	LostRecords  uint64  `json:"lost_records"`
+	Error        *string `json:"error"`
+}
+
+func (t *runTrace) close() (traceLine, error) {
+	closeErr := t.writer.Close()
+	stats := t.writer.Stats()
+	failed, err := t.tee.Failed()
+	if closeErr != nil {
+		failed++
+		err = errors.Join(err, closeErr)
+	}
+	line := traceLine{
+		Kind: "trace_written", File: t.path,
+		Samples: stats.Written.Samples, Records: stats.Written.Others, Bytes: stats.Bytes,
+		FailedWrites: failed, LostSamples: stats.Lost.Samples, LostRecords: stats.Lost.Others,
+	}
+	if err != nil {
+		text := err.Error()
+		line.Error = &text
+	}
+	return line, err
+}
+
+func (l traceLine) String() string {
+	text := fmt.Sprintf("%s: %d samples and %d other records in %s", l.File, l.Samples, l.Records, byteText(l.Bytes))
+	if l.FailedWrites > 0 {
+		text += fmt.Sprintf("; %d writes failed, which lost %d samples and %d other records: %s",
+			l.FailedWrites, l.LostSamples, l.LostRecords, *l.Error)
+	}
+	return text
+}
+
+func byteText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// finish closes the trace and says what became of it. The run's outcome does
+// not depend on it.
+func (t *runTrace) finish(std streams, asJSON bool) error {
+	line, _ := t.close()
+	if asJSON {
+		return printJSON(std.out, line)
+	}
+	fmt.Fprintln(std.err, line)
+	return nil
+}
