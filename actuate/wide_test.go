@@ -43,7 +43,7 @@ func (m *machine) all(queues int, s model.Settings) model.Config {
 // that ask for the device-wide mode.
 func TestErrnoMatrixDecidesTheScope(t *testing.T) {
 	var rows []struct{ Op, Means, Do string }
-	readJSON(t, "../testdata/field/genl/errno_matrix.json", &rows)
+	readJSON(t, "netdev/testdata/errno_matrix.json", &rows)
 	eras := map[string]memkernel.Era{
 		"CTRL_GETFAMILY netdev": memkernel.EraNone, "napi-get dump": memkernel.EraNone,
 		"napi-get reply without attrs 5/6": memkernel.EraList, "napi-set": memkernel.EraList,

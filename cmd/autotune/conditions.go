@@ -94,12 +94,25 @@ func (h hostFiles) cpus() []trace.CPU {
 		out = append(out, trace.CPU{
 			CPU:           n,
 			Governor:      h.text("%s/cpu%d/cpufreq/scaling_governor", base, n),
-			ResumeLatency: h.microseconds("%s/cpu%d/power/pm_qos_resume_latency_us", base, n),
+			ResumeLatency: h.resumeLatency(fmt.Sprintf("%s/cpu%d", base, n)),
 			IdleStates:    h.idleStates(fmt.Sprintf("%s/cpu%d/cpuidle", base, n)),
 		})
 	}
 	slices.SortFunc(out, func(a, b trace.CPU) int { return cmp.Compare(a.CPU, b.CPU) })
 	return out
+}
+
+// resumeLatency is the limit on a CPU's idle states, nil where there is none: 0
+// is no limit, and "n/a" is a limit of 0 (pm_qos_resume_latency_us_show in
+// drivers/base/power/sysfs.c).
+func (h hostFiles) resumeLatency(cpu string) *time.Duration {
+	switch text := h.text("%s/power/pm_qos_resume_latency_us", cpu); {
+	case text == nil || *text == "0":
+		return nil
+	case *text == "n/a":
+		return new(time.Duration)
+	}
+	return h.microseconds("%s/power/pm_qos_resume_latency_us", cpu)
 }
 
 func (h hostFiles) idleStates(base string) []trace.IdleState {

@@ -59,11 +59,11 @@ func TestConditionsOfAHost(t *testing.T) {
 		}, trace.Conditions{
 			Devices: []trace.Device{{Ifname: "eth7", NAPIs: []trace.NAPI{{NAPIID: 8193, IRQ: &irq, IRQAffinity: ptr("0-3")}, {NAPIID: 8194}}}},
 			CPUs: []trace.CPU{
-				{CPU: 0, Governor: ptr("performance"), ResumeLatency: ptr(time.Duration(0)), IdleStates: []trace.IdleState{
+				{CPU: 0, Governor: ptr("performance"), IdleStates: []trace.IdleState{
 					{Name: "POLL"}, {Name: "C6", Latency: 133 * time.Microsecond, Disabled: true},
 				}},
 				{CPU: 2, ResumeLatency: ptr(50 * time.Microsecond)},
-				{CPU: 10},
+				{CPU: 10, ResumeLatency: ptr(time.Duration(0))},
 			},
 			CPUIdleDriver: ptr("intel_idle"), CPUIdleGovernor: ptr("menu"),
 			CPUDMALatency: ptr(20 * time.Microsecond), IdleLimit: ptr("intel_idle.max_cstate=1 idle=poll"),

@@ -1,0 +1,70 @@
+# Two targets are all that most people need: demo and test.
+
+GO       ?= go
+BIN      := bin/autotune
+LINT     := bin/golangci-lint
+LINT_VER := v2.15.0
+# The committed BPF objects were made by this compiler; another major version
+# gives other bytes for the same source.
+CLANG_MAJOR := 14
+
+.PHONY: all build demo test unit race live lint generate check-generated bench bench-probe clean
+
+all: build
+
+build: $(BIN)
+
+.PHONY: $(BIN)
+$(BIN):
+	$(GO) build -trimpath -o $@ ./cmd/autotune
+
+# Builds, then tunes a real NAPI instance under real load and shows the result.
+demo: build
+	./$(BIN) experiment demo -o demo-report
+
+# Everything that CI checks: linting, generated code, unit tests under the race
+# detector, and the live tests (root, Linux 6.13 or newer).
+test: lint check-generated race unit
+
+unit:
+	$(GO) test -count=1 -p 1 -timeout 15m ./...
+
+race:
+	$(GO) test -count=1 -race ./model ./model/policy ./tuner/... ./actuate/...
+	$(GO) test -count=1 -race -run 'OnAnyNumberOfCores|DependOnWorkers|Apply' ./model/sim
+
+lint: $(LINT)
+	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; \
+	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	./$(LINT) run ./...
+
+$(LINT):
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VER)
+
+# Needs clang, llvm-strip and the libbpf headers; a plain build does not.
+generate:
+	$(GO) generate ./bpf
+
+check-generated:
+	@if ! command -v clang >/dev/null; then \
+		echo "check-generated: no clang here, so the committed BPF objects were not compared with their source"; \
+	elif [ "$$(clang -dumpversion | cut -d. -f1)" != "$(CLANG_MAJOR)" ]; then \
+		echo "check-generated: clang $$(clang -dumpversion) is not version $(CLANG_MAJOR), so bytes cannot be compared"; \
+	else \
+		before="$$(cat bpf/*_bpf*.o bpf/*_bpf*.go | sha256sum)"; \
+		$(GO) generate ./bpf || exit 1; \
+		after="$$(cat bpf/*_bpf*.o bpf/*_bpf*.go | sha256sum)"; \
+		[ "$$before" = "$$after" ] || { echo "check-generated: bpf/ is not what its source generates; run make generate and commit"; exit 1; }; \
+	fi
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# What each probe costs, as Markdown and JSON; root, Linux 6.13 or newer, and
+# bpftrace for the comparison.
+bench-probe:
+	$(GO) test -run '^$$' -bench '^BenchmarkProbeCost$$' -benchtime 1x -timeout 5m ./probe/
+
+clean:
+	rm -rf bin
