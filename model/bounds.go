@@ -20,15 +20,21 @@ type Bounds struct {
 	MaxDefer   uint32
 	MaxFlush   time.Duration
 	MaxSuspend time.Duration
+	// MaxBusyPoll and MaxBudget bound the application's side.
+	MaxBusyPoll time.Duration
+	MaxBudget   uint16
 }
 
 // DefaultBounds returns the limits used unless a user widens them by an
-// explicit flag: defer 2^31-1, flush 10 ms, suspend 1 s.
+// explicit flag: defer 2^31-1, flush 10 ms, suspend 1 s, busy polling 10 ms at
+// a budget of 64, the most that the kernel grants without CAP_NET_ADMIN.
 func DefaultBounds() Bounds {
 	return Bounds{
-		MaxDefer:   MaxDeferHardIRQs,
-		MaxFlush:   10 * time.Millisecond,
-		MaxSuspend: time.Second,
+		MaxDefer:    MaxDeferHardIRQs,
+		MaxFlush:    10 * time.Millisecond,
+		MaxSuspend:  time.Second,
+		MaxBusyPoll: 10 * time.Millisecond,
+		MaxBudget:   64,
 	}
 }
 
@@ -42,6 +48,10 @@ func (b Bounds) Check(s Settings) error {
 		return fmt.Errorf("gro-flush-timeout %v not in 0 to %v: %w", s.GROFlushTimeout, b.MaxFlush, ErrOutOfBounds)
 	case s.IRQSuspendTimeout < 0 || s.IRQSuspendTimeout > b.MaxSuspend:
 		return fmt.Errorf("irq-suspend-timeout %v not in 0 to %v: %w", s.IRQSuspendTimeout, b.MaxSuspend, ErrOutOfBounds)
+	case s.BusyPoll.Usecs < 0 || s.BusyPoll.Usecs > b.MaxBusyPoll:
+		return fmt.Errorf("busy_poll_usecs %v not in 0 to %v: %w", s.BusyPoll.Usecs, b.MaxBusyPoll, ErrOutOfBounds)
+	case s.BusyPoll.Budget > b.MaxBudget:
+		return fmt.Errorf("busy_poll_budget %d > %d: %w", s.BusyPoll.Budget, b.MaxBudget, ErrOutOfBounds)
 	}
 	return nil
 }
@@ -53,6 +63,11 @@ func (b Bounds) Clamp(s Settings) (Settings, bool) {
 		DeferHardIRQs:     min(s.DeferHardIRQs, b.MaxDefer, MaxDeferHardIRQs),
 		GROFlushTimeout:   max(0, min(s.GROFlushTimeout, b.MaxFlush)),
 		IRQSuspendTimeout: max(0, min(s.IRQSuspendTimeout, b.MaxSuspend)),
+		BusyPoll: BusyPoll{
+			Usecs:  max(0, min(s.BusyPoll.Usecs, b.MaxBusyPoll)),
+			Budget: min(s.BusyPoll.Budget, b.MaxBudget),
+			Prefer: s.BusyPoll.Prefer,
+		},
 	}
 	return out, out != s
 }

@@ -31,6 +31,8 @@ type Features struct {
 	// the objective's quantile of it, and Median its median.
 	Delay            *Histogram
 	Quantile, Median time.Duration
+	// Suspension is whether the queue may be suspended.
+	Suspension Readiness
 	// Outcome is what became of the policy's last proposal for this queue.
 	Outcome Outcome
 	// Objective is what is to be met.

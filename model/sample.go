@@ -216,6 +216,8 @@ type AppSample struct {
 	// unless the process is at its root and a legacy hierarchy tells more.
 	// Empty when not known.
 	Cgroup string
+	// Selected tells that the run may set how its contexts busy poll.
+	Selected bool
 	// Contexts are its epoll contexts; nil when they were not listed.
 	Contexts []EpollContext
 }

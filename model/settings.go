@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Settings is the whole desired or observed state of one NAPI instance, as
-// netdev-genl's napi-get reports it and napi-set takes it.
+// Settings is the whole desired or observed state of one queue: the NAPI
+// instance, as netdev-genl's napi-get reports it and napi-set takes it, and how
+// applications busy poll it.
 type Settings struct {
 	// DeferHardIRQs is the number of consecutive empty polls for which the
 	// device interrupt stays masked (defer-hard-irqs).
@@ -20,6 +21,10 @@ type Settings struct {
 	// interrupts stay suspended while an application that prefers busy
 	// polling is processing events. Zero is off.
 	IRQSuspendTimeout time.Duration
+	// BusyPoll is the application's side: what the epoll contexts on the queue
+	// are set to. netdev-genl knows nothing of it; whoever reads settings back
+	// from there leaves it zero.
+	BusyPoll BusyPoll
 }
 
 // Mode names which of the kernel's three delivery loops the settings allow.
@@ -52,6 +57,9 @@ func (s Settings) String() string {
 	if s.IRQSuspendTimeout != 0 {
 		out += fmt.Sprintf(",suspend=%v", s.IRQSuspendTimeout)
 	}
+	if s.BusyPoll != (BusyPoll{}) {
+		out += "," + s.BusyPoll.String()
+	}
 	return out
 }
 
@@ -59,15 +67,24 @@ type settingsJSON struct {
 	DeferHardIRQs     uint32 `json:"defer_hard_irqs"`
 	GROFlushTimeout   int64  `json:"gro_flush_timeout_ns"`
 	IRQSuspendTimeout int64  `json:"irq_suspend_timeout_ns"`
+	// The three are null together, where the application's own hold.
+	BusyPoll       *int64  `json:"busy_poll_ns"`
+	BusyPollBudget *uint16 `json:"busy_poll_budget"`
+	PreferBusyPoll *bool   `json:"prefer_busy_poll"`
 }
 
 // MarshalJSON writes the field names of the project's JSON, with units.
 func (s Settings) MarshalJSON() ([]byte, error) {
-	return json.Marshal(settingsJSON{
+	out := settingsJSON{
 		DeferHardIRQs:     s.DeferHardIRQs,
 		GROFlushTimeout:   int64(s.GROFlushTimeout),
 		IRQSuspendTimeout: int64(s.IRQSuspendTimeout),
-	})
+	}
+	if b := s.BusyPoll; b != (BusyPoll{}) {
+		usecs := int64(b.Usecs)
+		out.BusyPoll, out.BusyPollBudget, out.PreferBusyPoll = &usecs, &b.Budget, &b.Prefer
+	}
+	return json.Marshal(out)
 }
 
 // UnmarshalJSON reads what [Settings.MarshalJSON] writes.
@@ -80,6 +97,15 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 		DeferHardIRQs:     in.DeferHardIRQs,
 		GROFlushTimeout:   time.Duration(in.GROFlushTimeout),
 		IRQSuspendTimeout: time.Duration(in.IRQSuspendTimeout),
+	}
+	if in.BusyPoll != nil {
+		s.BusyPoll.Usecs = time.Duration(*in.BusyPoll)
+	}
+	if in.BusyPollBudget != nil {
+		s.BusyPoll.Budget = *in.BusyPollBudget
+	}
+	if in.PreferBusyPoll != nil {
+		s.BusyPoll.Prefer = *in.PreferBusyPoll
 	}
 	return nil
 }

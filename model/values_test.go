@@ -149,8 +149,8 @@ func TestConfigJSONRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"1:1:0":{"defer_hard_irqs":0,"gro_flush_timeout_ns":0,"irq_suspend_timeout_ns":0},` +
-		`"4026531840:2:1":{"defer_hard_irqs":100,"gro_flush_timeout_ns":50000,"irq_suspend_timeout_ns":20000000}}`
+	want := `{"1:1:0":{"defer_hard_irqs":0,"gro_flush_timeout_ns":0,"irq_suspend_timeout_ns":0,"busy_poll_ns":null,"busy_poll_budget":null,"prefer_busy_poll":null},` +
+		`"4026531840:2:1":{"defer_hard_irqs":100,"gro_flush_timeout_ns":50000,"irq_suspend_timeout_ns":20000000,"busy_poll_ns":null,"busy_poll_budget":null,"prefer_busy_poll":null}}`
 	if string(data) != want {
 		t.Errorf("got  %s\nwant %s", data, want)
 	}

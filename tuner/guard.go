@@ -135,6 +135,8 @@ func direction(from, to model.Settings) int {
 		return sign(to.IRQSuspendTimeout > from.IRQSuspendTimeout)
 	case to.DeferHardIRQs != from.DeferHardIRQs:
 		return sign(to.DeferHardIRQs > from.DeferHardIRQs)
+	case to.BusyPoll != from.BusyPoll:
+		return sign(from.BusyPoll == model.BusyPoll{} || to.BusyPoll.Usecs > from.BusyPoll.Usecs || to.BusyPoll.Budget > from.BusyPoll.Budget)
 	}
 	return 0
 }

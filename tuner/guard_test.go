@@ -335,10 +335,10 @@ func TestReadiness(t *testing.T) {
 		why      string // empty when allowed
 	}{
 		{"a context of this NAPI that prefers busy polling allows it", suspend, context(true, 8193), ""},
-		{"no preference forbids it", suspend, context(false, 8193), "no application prefers busy polling on NAPI 8193"},
+		{"no preference forbids it", suspend, context(false, 8193), "no application was seen to prefer busy polling on NAPI 8193"},
 		{"a mixed context forbids it", suspend, context(true, 8193, 8194), "mixes sockets"},
-		{"a context of another NAPI forbids it", suspend, context(true, 8194), "no application prefers"},
-		{"no application forbids it", suspend, []model.AppSample{}, "no application prefers"},
+		{"a context of another NAPI forbids it", suspend, context(true, 8194), "no application was seen to prefer"},
+		{"no application forbids it", suspend, []model.AppSample{}, "no application was seen to prefer"},
 		{"unobserved applications forbid it", suspend, nil, "were not observed"},
 		{"it needs defer", model.Settings{GROFlushTimeout: 50 * us, IRQSuspendTimeout: 20 * time.Millisecond}, context(true, 8193), "no effect without defer and flush"},
 	}

@@ -338,6 +338,7 @@ func (l *Loop) observe(t *turn, costs map[model.Queue]time.Duration) {
 	var single model.Window
 	single.Add(part)
 	t.raw = single.Features(q.queue, t.active, l.options.Objective, q.prevRate)
+	t.raw.Suspension = t.suspension()
 	t.rawPackets = single.Packets()
 	_, _, stolen := l.stolen(s, q.queue)
 	switch {
@@ -360,6 +361,7 @@ func (l *Loop) observe(t *turn, costs map[model.Queue]time.Duration) {
 		q.window.Add(part)
 	}
 	t.merged = q.window.Features(q.queue, t.active, l.options.Objective, q.prevRate)
+	t.merged.Suspension = t.raw.Suspension
 	if t.settling || q.window.Windows() == 0 {
 		t.merged = t.raw
 	}

@@ -154,6 +154,12 @@ func less(a, b model.Settings) bool {
 		return a.GROFlushTimeout < b.GROFlushTimeout
 	case a.IRQSuspendTimeout != b.IRQSuspendTimeout:
 		return a.IRQSuspendTimeout < b.IRQSuspendTimeout
+	case a.BusyPoll.Usecs != b.BusyPoll.Usecs:
+		return a.BusyPoll.Usecs < b.BusyPoll.Usecs
+	case a.BusyPoll.Budget != b.BusyPoll.Budget:
+		return a.BusyPoll.Budget < b.BusyPoll.Budget
+	case a.BusyPoll.Prefer != b.BusyPoll.Prefer:
+		return b.BusyPoll.Prefer
 	}
 	return a.DeferHardIRQs < b.DeferHardIRQs
 }

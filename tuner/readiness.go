@@ -49,36 +49,24 @@ func (readinessGuard) rule(t *turn, next func() ruling) ruling {
 
 // ready returns why the queue cannot be suspended with these settings.
 func (t *turn) ready(s model.Settings) error {
-	switch {
-	case s.Mode() != model.ModeSuspension:
+	if s.Mode() != model.ModeSuspension {
 		return errors.New("it has no effect without defer and flush")
-	case t.sample.Apps == nil:
-		return errors.New("applications were not observed")
-	case t.queue == nil || t.queue.NAPIID == 0:
-		return errors.New("the NAPI ID of the queue is not known")
 	}
-	id := t.queue.NAPIID
-	found := false
-	for i := range t.sample.Apps {
-		app := &t.sample.Apps[i]
-		for j := range app.Contexts {
-			c := &app.Contexts[j]
-			mine, others := false, false
-			for _, n := range c.NAPIIDs {
-				mine = mine || n == id
-				others = others || n != id
-			}
-			if !mine || !c.Prefer {
-				continue
-			}
-			if others {
-				return fmt.Errorf("epoll context %d of %s (pid %d) mixes sockets of NAPIs %v, and the others would stall", c.FD, app.Comm, app.PID, c.NAPIIDs)
-			}
-			found = true
-		}
-	}
-	if !found {
-		return fmt.Errorf("no application prefers busy polling on NAPI %d", id)
+	r := t.suspension()
+	switch {
+	case !r.Ready:
+		return errors.New(r.Why)
+	case r.Steered && !s.BusyPoll.Prefer:
+		return errors.New("the selected applications prefer busy polling only when the settings say so")
 	}
 	return nil
+}
+
+// suspension returns whether the queue may be suspended at all.
+func (t *turn) suspension() model.Readiness {
+	var id uint32
+	if t.queue != nil {
+		id = t.queue.NAPIID
+	}
+	return model.SuspensionReadiness(t.sample.Apps, id)
 }

@@ -37,37 +37,21 @@ type Wait struct {
 
 // Cases returns the twelve cases of the published runs, in their order.
 func Cases() []Case {
-	const suspend = 20 * time.Millisecond
-	prefer := Wait{Budget: 64, Prefer: true}
-	deferral := func(name string, flush time.Duration) Case {
-		return Case{Name: name, NAPI: model.Settings{DeferHardIRQs: 100, GROFlushTimeout: flush}}
-	}
-	suspension := func(name string, flush time.Duration) Case {
-		return Case{
-			Name: name, Wait: prefer,
-			NAPI: model.Settings{DeferHardIRQs: 100, GROFlushTimeout: flush, IRQSuspendTimeout: suspend},
+	published := model.PublishedCases()
+	out := make([]Case, len(published))
+	for i, c := range published {
+		poll := c.Settings.BusyPoll
+		out[i] = Case{
+			Name: c.Name, NAPI: c.Settings,
+			Wait: Wait{BusyPoll: poll.Usecs, Budget: int(poll.Budget), Prefer: poll.Prefer},
+		}
+		out[i].NAPI.BusyPoll = model.BusyPoll{}
+		if c.Name == "fullbusy" {
+			// The application asks again, and so keeps polling.
+			out[i].Wait.Timeout = time.Millisecond
 		}
 	}
-	napibusy := deferral("napibusy", 200*time.Microsecond)
-	napibusy.Wait = Wait{BusyPoll: 64 * time.Microsecond, Budget: 64, Prefer: true}
-	fullbusy := deferral("fullbusy", 5*time.Millisecond)
-	fullbusy.Wait = Wait{BusyPoll: time.Millisecond, Budget: 64, Prefer: true, Timeout: time.Millisecond}
-	suspend0 := suspension("suspend0", 0)
-	suspend0.NAPI.DeferHardIRQs = 0
-	return []Case{
-		{Name: "base"},
-		deferral("defer10", 10*time.Microsecond),
-		deferral("defer20", 20*time.Microsecond),
-		deferral("defer50", 50*time.Microsecond),
-		deferral("defer200", 200*time.Microsecond),
-		fullbusy,
-		napibusy,
-		suspend0,
-		suspension("suspend10", 10*time.Microsecond),
-		suspension("suspend20", 20*time.Microsecond),
-		suspension("suspend50", 50*time.Microsecond),
-		suspension("suspend200", 200*time.Microsecond),
-	}
+	return out
 }
 
 // CaseByName returns the published case of that name, or an error that wraps

@@ -310,6 +310,8 @@ func (d *decoder) app(a *model.AppSample) {
 			a.BusyPolls = d.busyPolls()
 		case "cgroup":
 			a.Cgroup = s.str()
+		case "selected":
+			a.Selected = s.boolean()
 		case "contexts":
 			a.Contexts = list(s, 0, d.context)
 		default:

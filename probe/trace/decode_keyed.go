@@ -48,6 +48,18 @@ func (d *decoder) settings(item *keyed[model.Settings]) {
 			item.value.GROFlushTimeout, seen = time.Duration(s.int()), seen|4
 		case "irq_suspend_timeout_ns":
 			item.value.IRQSuspendTimeout, seen = time.Duration(s.int()), seen|8
+		case "busy_poll_ns":
+			if !s.null() {
+				item.value.BusyPoll.Usecs = time.Duration(s.int())
+			}
+		case "busy_poll_budget":
+			if !s.null() {
+				item.value.BusyPoll.Budget = uint16(s.uint(math.MaxUint16))
+			}
+		case "prefer_busy_poll":
+			if !s.null() {
+				item.value.BusyPoll.Prefer = s.boolean()
+			}
 		default:
 			s.skip()
 		}

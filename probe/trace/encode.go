@@ -237,6 +237,8 @@ func appendApp(b []byte, a *model.AppSample) []byte {
 	}
 	b = append(b, `,"cgroup":`...)
 	b = appendString(b, a.Cgroup)
+	b = append(b, `,"selected":`...)
+	b = strconv.AppendBool(b, a.Selected)
 	b = append(b, `,"contexts":`...)
 	b = appendList(b, a.Contexts, appendContext)
 	return append(b, '}')
@@ -286,7 +288,16 @@ func appendSettings(b []byte, s model.Settings) []byte {
 	b = append(b, `,"gro_flush_timeout_ns":`...)
 	b = strconv.AppendInt(b, int64(s.GROFlushTimeout), 10)
 	b = append(b, `,"irq_suspend_timeout_ns":`...)
-	return strconv.AppendInt(b, int64(s.IRQSuspendTimeout), 10)
+	b = strconv.AppendInt(b, int64(s.IRQSuspendTimeout), 10)
+	if s.BusyPoll == (model.BusyPoll{}) {
+		return append(b, `,"busy_poll_ns":null,"busy_poll_budget":null,"prefer_busy_poll":null`...)
+	}
+	b = append(b, `,"busy_poll_ns":`...)
+	b = strconv.AppendInt(b, int64(s.BusyPoll.Usecs), 10)
+	b = append(b, `,"busy_poll_budget":`...)
+	b = strconv.AppendUint(b, uint64(s.BusyPoll.Budget), 10)
+	b = append(b, `,"prefer_busy_poll":`...)
+	return strconv.AppendBool(b, s.BusyPoll.Prefer)
 }
 
 func appendNAPIID(b []byte, id uint32) []byte {

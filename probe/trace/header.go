@@ -161,11 +161,13 @@ type runFields Run
 
 type runJSON struct {
 	runFields
-	SLO        time.Duration `json:"slo_ns"`
-	Quantile   float64       `json:"slo_quantile"`
-	MaxDefer   uint32        `json:"max_defer_hard_irqs"`
-	MaxFlush   time.Duration `json:"max_gro_flush_timeout_ns"`
-	MaxSuspend time.Duration `json:"max_irq_suspend_timeout_ns"`
+	SLO         time.Duration `json:"slo_ns"`
+	Quantile    float64       `json:"slo_quantile"`
+	MaxDefer    uint32        `json:"max_defer_hard_irqs"`
+	MaxFlush    time.Duration `json:"max_gro_flush_timeout_ns"`
+	MaxSuspend  time.Duration `json:"max_irq_suspend_timeout_ns"`
+	MaxBusyPoll time.Duration `json:"max_busy_poll_ns"`
+	MaxBudget   uint16        `json:"max_busy_poll_budget"`
 }
 
 // MarshalJSON writes the objective and the bounds as fields of the run, with
@@ -175,6 +177,7 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		runFields: runFields(r),
 		SLO:       r.Objective.SLO, Quantile: r.Objective.Quantile,
 		MaxDefer: r.Bounds.MaxDefer, MaxFlush: r.Bounds.MaxFlush, MaxSuspend: r.Bounds.MaxSuspend,
+		MaxBusyPoll: r.Bounds.MaxBusyPoll, MaxBudget: r.Bounds.MaxBudget,
 	})
 }
 
@@ -189,7 +192,10 @@ func (r *Run) UnmarshalJSON(data []byte) error {
 		r.Guards = nil
 	}
 	r.Objective = model.Objective{SLO: in.SLO, Quantile: in.Quantile}
-	r.Bounds = model.Bounds{MaxDefer: in.MaxDefer, MaxFlush: in.MaxFlush, MaxSuspend: in.MaxSuspend}
+	r.Bounds = model.Bounds{
+		MaxDefer: in.MaxDefer, MaxFlush: in.MaxFlush, MaxSuspend: in.MaxSuspend,
+		MaxBusyPoll: in.MaxBusyPoll, MaxBudget: in.MaxBudget,
+	}
 	return nil
 }
 

@@ -105,6 +105,7 @@ type oracleApp struct {
 	Full      *uint64          `json:"full"`
 	BusyPolls *model.BusyPolls `json:"busy_polls"`
 	Cgroup    string           `json:"cgroup"`
+	Selected  bool             `json:"selected"`
 }
 
 type oracleContext struct {
@@ -122,10 +123,13 @@ type oracleLatency struct {
 }
 
 type oracleActive struct {
-	Queue   model.Queue `json:"queue"`
-	Defer   uint32      `json:"defer_hard_irqs"`
-	Flush   int64       `json:"gro_flush_timeout_ns"`
-	Suspend int64       `json:"irq_suspend_timeout_ns"`
+	Queue    model.Queue `json:"queue"`
+	Defer    uint32      `json:"defer_hard_irqs"`
+	Flush    int64       `json:"gro_flush_timeout_ns"`
+	Suspend  int64       `json:"irq_suspend_timeout_ns"`
+	BusyPoll int64       `json:"busy_poll_ns"`
+	Budget   uint16      `json:"busy_poll_budget"`
+	Prefer   bool        `json:"prefer_busy_poll"`
 }
 
 type oracleNAPI struct {
@@ -205,7 +209,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 		out.Apps = []model.AppSample{}
 	}
 	for _, a := range in.Apps {
-		app := model.AppSample{PID: a.PID, Comm: a.Comm, CPU: time.Duration(a.CPU), Events: a.Events, Full: a.Full, BusyPolls: a.BusyPolls, Cgroup: a.Cgroup}
+		app := model.AppSample{PID: a.PID, Comm: a.Comm, CPU: time.Duration(a.CPU), Events: a.Events, Full: a.Full, BusyPolls: a.BusyPolls, Cgroup: a.Cgroup, Selected: a.Selected}
 		if a.Waits != nil {
 			app.Waits = new([model.WorkBuckets]uint64)
 			fill(app.Waits[:], a.Waits)
@@ -230,6 +234,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 	for _, a := range in.Active {
 		out.Active[a.Queue] = model.Settings{
 			DeferHardIRQs: a.Defer, GROFlushTimeout: time.Duration(a.Flush), IRQSuspendTimeout: time.Duration(a.Suspend),
+			BusyPoll: model.BusyPoll{Usecs: time.Duration(a.BusyPoll), Budget: a.Budget, Prefer: a.Prefer},
 		}
 	}
 	if in.NAPIs != nil {
