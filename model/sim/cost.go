@@ -72,26 +72,30 @@ type CostModel struct {
 	ExponentialService bool `json:"exponential_service"`
 }
 
-func (c *CostModel) durations() map[string]time.Duration {
-	return map[string]time.Duration{
-		"request_user_ns": c.RequestUser, "request_system_ns": c.RequestSystem,
-		"receive_data_ns": c.ReceiveData, "receive_ack_ns": c.ReceiveACK,
-		"tx_completion_ns": c.TxCompletion, "poll_ns": c.Poll, "busy_poll_ns": c.BusyPoll,
-		"busy_poll_entry_ns": c.BusyPollEntry, "interrupt_ns": c.Interrupt,
-		"interrupt_nic_ns": c.InterruptNIC, "softirq_raise_ns": c.SoftirqRaise, "epoll_wait_ns": c.EpollWait,
-		"epoll_event_ns": c.EpollEvent, "sleep_ns": c.Sleep, "wake_ns": c.Wake,
-		"idle_exit_ns": c.IdleExit, "idle_exit_deep_ns": c.IdleExitDeep,
-		"idle_deep_time_ns": c.IdleDeepTime, "interference_ns": c.Interference,
-		"interference_packet_ns": c.InterferencePacket, "reuse_ns": c.Reuse,
-		"cold_ns": c.Cold, "displaced_ns": c.Displaced, "displaced_near_ns": c.DisplacedNear,
+// durations are the costs by name: all times but the time constant of idling.
+func (c *CostModel) durations() map[string]*time.Duration {
+	return map[string]*time.Duration{
+		"request_user_ns": &c.RequestUser, "request_system_ns": &c.RequestSystem,
+		"receive_data_ns": &c.ReceiveData, "receive_ack_ns": &c.ReceiveACK,
+		"tx_completion_ns": &c.TxCompletion, "poll_ns": &c.Poll, "busy_poll_ns": &c.BusyPoll,
+		"busy_poll_entry_ns": &c.BusyPollEntry, "interrupt_ns": &c.Interrupt,
+		"interrupt_nic_ns": &c.InterruptNIC, "softirq_raise_ns": &c.SoftirqRaise, "epoll_wait_ns": &c.EpollWait,
+		"epoll_event_ns": &c.EpollEvent, "sleep_ns": &c.Sleep, "wake_ns": &c.Wake,
+		"idle_exit_ns": &c.IdleExit, "idle_exit_deep_ns": &c.IdleExitDeep,
+		"interference_ns":        &c.Interference,
+		"interference_packet_ns": &c.InterferencePacket, "reuse_ns": &c.Reuse,
+		"cold_ns": &c.Cold, "displaced_ns": &c.Displaced, "displaced_near_ns": &c.DisplacedNear,
 	}
 }
 
 // Check refuses a negative cost by name.
 func (c *CostModel) Check() error {
+	if c.IdleDeepTime < 0 {
+		return fmt.Errorf("cost idle_deep_time_ns is %d: must not be negative", int64(c.IdleDeepTime))
+	}
 	for name, d := range c.durations() {
-		if d < 0 {
-			return fmt.Errorf("cost %s is %d: must not be negative", name, int64(d))
+		if *d < 0 {
+			return fmt.Errorf("cost %s is %d: must not be negative", name, int64(*d))
 		}
 	}
 	return nil

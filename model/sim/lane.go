@@ -41,13 +41,17 @@ type connection struct {
 // and connections. Its clock is the core's: work advances it, and everything
 // that could interrupt the work is looked at before.
 type lane struct {
-	now   int64
-	cost  *CostModel
-	ns    costs
-	host  *Preset
+	now  int64
+	cost *CostModel
+	ns   costs
+	host *Preset
+	// own is how the application waits by itself, wait what is in force.
+	own   Wait
 	wait  Wait
 	knobs model.Settings
 	flush int64
+	// sampleEvery is one in how many connections has its delays measured.
+	sampleEvery int32
 
 	random  random
 	arrive  arrivals
@@ -115,7 +119,7 @@ type lane struct {
 
 func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random) *lane {
 	l := &lane{
-		cost: &p.Cost, ns: newCosts(&p.Cost), host: p, wait: c.Wait.withDefaults(),
+		cost: &p.Cost, ns: newCosts(&p.Cost), host: p, own: c.Wait.withDefaults(), sampleEvery: 1,
 		random: stream, arrive: arrive, conns: make([]connection, connections),
 		timer: never, foreignAt: never, rxApplyAt: never, txApplyAt: never,
 		rxTime: int64(p.NIC.RxTime), rxPackets: p.NIC.RxPackets,
@@ -146,11 +150,20 @@ func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random)
 }
 
 // set changes the NAPI's knobs, which take effect as the kernel reads them:
-// the next time that a timer is armed.
+// the next time that a timer is armed. Busy polling follows the settings where
+// they say something of it, and is the application's own choice otherwise.
 func (l *lane) set(s model.Settings) {
 	l.knobs = s
 	l.flush = int64(s.GROFlushTimeout)
+	l.wait = l.own
+	if b := s.BusyPoll; b != (model.BusyPoll{}) {
+		l.wait.BusyPoll, l.wait.Budget, l.wait.Prefer = b.Usecs, int(b.Budget), b.Prefer
+		l.wait = l.wait.withDefaults()
+	}
 }
+
+// sampled reports whether the connection's delays are measured.
+func (l *lane) sampled(conn int32) bool { return l.sampleEvery == 1 || conn%l.sampleEvery == 0 }
 
 func (l *lane) drawOpen(from int64) {
 	l.open, l.loadMps = l.arrive.next(from, &l.random)

@@ -90,6 +90,9 @@ type Host struct {
 	// number per queue.
 	Connections int     `json:"connections"`
 	Imbalance   float64 `json:"imbalance"`
+	// HeaviestShare, above zero, is the share of the connections on the last
+	// queue, whatever the imbalance of the others.
+	HeaviestShare float64 `json:"heaviest_share"`
 	// ThreadedNAPI polls in a kernel thread that shares the core with the
 	// application's and runs when that sleeps, instead of in the softirq of an
 	// interrupt.

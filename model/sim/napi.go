@@ -125,7 +125,9 @@ func (l *lane) deliver(from uint64, t int64) {
 	for i := from; i < l.ready.tail; i++ {
 		d := l.ready.at(i)
 		d.polled = t
-		l.count.ringWait.Add(time.Duration(t-d.visible), 1)
+		if l.sampled(d.conn) {
+			l.count.ringWait.Add(time.Duration(t-d.visible), 1)
+		}
 	}
 }
 

@@ -106,12 +106,16 @@ func (p *Preset) Check() error {
 		return fmt.Errorf("host.connections is %d: must be at least one per queue (%d)", p.Host.Connections, p.Host.Queues)
 	case p.Host.Imbalance < 0 || p.Host.Imbalance > 0.5:
 		return fmt.Errorf("host.imbalance is %v: must be in 0 to 0.5", p.Host.Imbalance)
+	case p.Host.HeaviestShare < 0 || p.Host.HeaviestShare >= 1:
+		return fmt.Errorf("host.heaviest_share is %v: must be at least 0 and below 1", p.Host.HeaviestShare)
 	case p.Host.ClockMHz <= 0:
 		return fmt.Errorf("host.clock_mhz is %v: must be positive", p.Host.ClockMHz)
 	case p.NIC.Ring < 1:
 		return fmt.Errorf("nic.ring is %d: must be at least 1", p.NIC.Ring)
 	case p.Client.ACKShare < 0 || p.Client.ACKShare > 1:
 		return fmt.Errorf("client.ack_share is %v: must be in 0 to 1", p.Client.ACKShare)
+	case p.Client.RoundTrip < 0:
+		return fmt.Errorf("client.round_trip_ns is %d: must not be negative", int64(p.Client.RoundTrip))
 	case p.Client.Retry <= 0:
 		return fmt.Errorf("client.retry_ns is %d: must be positive", int64(p.Client.Retry))
 	}

@@ -10,12 +10,14 @@ import (
 type Result struct {
 	Case string        `json:"case"`
 	Span time.Duration `json:"span_ns"`
-	// QPS is the rate of responses; the latencies are the client's.
-	QPS   float64 `json:"qps"`
-	AvgUs float64 `json:"avg_us"`
-	P50Us float64 `json:"p50_us"`
-	P95Us float64 `json:"p95_us"`
-	P99Us float64 `json:"p99_us"`
+	// QPS is the rate of responses, and OfferedQPS that of requests that came
+	// due; the latencies are the client's.
+	QPS        float64 `json:"qps"`
+	OfferedQPS float64 `json:"offered_qps"`
+	AvgUs      float64 `json:"avg_us"`
+	P50Us      float64 `json:"p50_us"`
+	P95Us      float64 `json:"p95_us"`
+	P99Us      float64 `json:"p99_us"`
 	// CPUPercent is CPU utilisation as procfs shows it, the mean of the cores;
 	// Utilisation, 0 to 1, also has the idle exits that procfs misses.
 	CPUPercent     float64 `json:"cpu_percent"`
@@ -46,6 +48,11 @@ type Result struct {
 	// epoll_wait; their last element takes every larger value.
 	Work  [model.WorkBuckets]uint64 `json:"poll_work"`
 	Waits [model.WorkBuckets]uint64 `json:"epoll_events"`
+
+	// Latency is the distribution of the client's latencies, and Delay that of
+	// the server-side delays of the sampled connections.
+	Latency model.Histogram `json:"latency"`
+	Delay   model.Histogram `json:"delay"`
 }
 
 func newResult(o Options, c *counters, span time.Duration, cores int) Result {
@@ -61,9 +68,12 @@ func newResult(o Options, c *counters, span time.Duration, cores int) Result {
 		P99Us:   c.latency.quantile(0.99) / 1e3,
 		Packets: polls.Packets, Dropped: c.dropped, Work: c.work, Waits: c.waits,
 	}
+	r.Delay = c.delay
+	c.latency.into(&r.Latency)
 	if seconds == 0 {
 		return r
 	}
+	r.OfferedQPS = float64(c.due) / seconds
 	r.QPS = float64(c.served) / seconds
 	r.CPUPercent = 100 * float64(c.softirq+c.thread) / capacity
 	r.SoftirqPercent = 100 * float64(c.softirq) / capacity

@@ -35,6 +35,17 @@ type Options struct {
 	Workers int
 	// Latency chooses what Sample.Latency holds.
 	Latency LatencySource
+	// Selected tells that the application may be steered: samples say so, and
+	// Apply sets how its epoll contexts busy poll. Otherwise the application
+	// keeps to Case.Wait, and Apply refuses to change that.
+	Selected bool
+	// SampleEvery is the share of connections whose delays are seen, as one in
+	// so many; zero is 1, all of them. Counts are never sampled.
+	SampleEvery uint32
+	// Noise multiplies the random error of a window's measurements; zero is 1,
+	// what the simulated events come to. It is at
+	// most 100.
+	Noise float64
 }
 
 // LatencySource is where a sample's latency is from.
@@ -56,9 +67,13 @@ type Simulator struct {
 	// over is by how much of each lane's busy time the last window was
 	// overrun.
 	over  []overrun
+	noise []noise
 	end   time.Duration
 	total counters
 	span  time.Duration
+	// last is the window before, and lastSpan its length.
+	last     counters
+	lastSpan time.Duration
 }
 
 type overrun struct{ softirq, softirqIdle, thread, idleExit int64 }
@@ -80,7 +95,10 @@ func New(o Options) (*Simulator, error) {
 		return nil, errors.New("simulate: no load given")
 	case o.Window < 0 || o.Duration < 0 || o.Warmup < 0:
 		return nil, errors.New("simulate: window, duration and warm-up must not be negative")
+	case o.Noise != 0 && !(o.Noise >= 1 && o.Noise <= maxNoise):
+		return nil, fmt.Errorf("simulate: noise %v: must be in 1 to %d", o.Noise, maxNoise)
 	}
+	o.SampleEvery = max(o.SampleEvery, 1)
 	if o.Window == 0 {
 		o.Window = time.Second
 	}
@@ -93,7 +111,10 @@ func New(o Options) (*Simulator, error) {
 	for i, n := range shares {
 		q := QueueShare{Index: i, Fraction: float64(n) / float64(o.Preset.Host.Connections)}
 		stream := newRandom(o.Seed, 'q', uint64(i))
-		s.lanes = append(s.lanes, newLane(o.Preset, o.Case, n, newArrivals(o.Load, q, before), stream))
+		l := newLane(o.Preset, o.Case, n, newArrivals(o.Load, q, before), stream)
+		l.sampleEvery = int32(min(o.SampleEvery, math.MaxInt32))
+		s.lanes = append(s.lanes, l)
+		s.noise = append(s.noise, newNoise(o.Noise, o.Seed, i))
 		before += q.Fraction
 	}
 	s.over = make([]overrun, len(s.lanes))
@@ -112,6 +133,13 @@ func New(o Options) (*Simulator, error) {
 // approximation) with the host's imbalance, so that every seed has the same
 // imbalance: on a real host it follows from a fixed hash.
 func shareConnections(h Host) []int {
+	if h.HeaviestShare > 0 && h.Queues > 1 {
+		heavy := int(math.Round(h.HeaviestShare * float64(h.Connections)))
+		heavy = min(max(heavy, 1), h.Connections-(h.Queues-1))
+		rest := h
+		rest.Queues, rest.Connections, rest.HeaviestShare = h.Queues-1, h.Connections-heavy, 0
+		return append(shareConnections(rest), heavy)
+	}
 	shares := make([]int, h.Queues)
 	left := h.Connections
 	for i := range shares {
@@ -185,136 +213,15 @@ func (s *Simulator) Next(ctx context.Context) (model.Sample, error) {
 	return s.collect(window), nil
 }
 
-// collect turns the lanes' counters into a sample, adds them to the totals and
-// clears them.
-func (s *Simulator) collect(window time.Duration) model.Sample {
-	out := model.Sample{
-		At: s.end, Span: window,
-		Queues:  make([]model.QueueSample, len(s.lanes)),
-		CPUs:    make([]model.CPUSample, len(s.lanes)),
-		Active:  make(model.Config, len(s.lanes)),
-		Latency: &model.Latency{Source: "server-side delay"},
-	}
-	app := model.AppSample{PID: 1, Comm: "server", Waits: new([model.WorkBuckets]uint64)}
-	if s.options.Latency == LatencyClient {
-		out.Latency.Source = "simulated client"
-	}
-	for i, l := range s.lanes {
-		c := &l.count
-		s.settle(i, l)
-		q := SimulatedQueue(i)
-		softirqNAPI, busy := c.softirqPolls.PollCounts, c.busyPolls.PollCounts
-		out.Queues[i] = model.QueueSample{
-			Queue: q, NAPIID: napiID(i), Softirq: softirqNAPI, Busy: busy, Work: c.work,
-			Timer:    &model.TimerCounts{Arms: c.timerArms, Fires: c.timerFires},
-			RingWait: copyOf(c.ringWait), SocketWait: copyOf(c.socketWait),
-			Service: copyOf(c.service), Delay: copyOf(c.delay), SampleEvery: 1,
-		}
-		if l.host.Host.ThreadedNAPI {
-			spent := time.Duration(c.softirq)
-			out.Queues[i].Thread, out.Queues[i].Softirq = softirqNAPI, model.PollCounts{}
-			out.Queues[i].ThreadTime = &spent
-		}
-		netRX, netRXIdle := time.Duration(c.softirq), time.Duration(c.softirqIdle)
-		out.CPUs[i] = model.CPUSample{
-			CPU: i, NetRX: &netRX, NetRXIdle: &netRXIdle,
-			Busy: time.Duration(c.softirq + c.thread), Squeezed: c.squeezed,
-		}
-		app.CPU += time.Duration(c.thread + c.softirq - c.softirqIdle)
-		for n, count := range c.waits {
-			app.Waits[n] += count
-		}
-		app.Contexts = append(app.Contexts, model.EpollContext{
-			FD: 3 + i, BusyPoll: l.wait.BusyPoll, Budget: uint16(l.wait.Budget), Prefer: l.wait.Prefer,
-			NAPIIDs: []uint32{napiID(i)},
-		})
-		out.Active[q] = l.knobs
-		switch s.options.Latency {
-		case LatencyServer:
-			out.Latency.Histogram.Merge(&c.delay)
-		case LatencyClient:
-			c.latency.into(&out.Latency.Histogram)
-		}
-		s.total.merge(c)
-		*c = counters{}
-		c.softirq, c.softirqIdle = s.over[i].softirq, s.over[i].softirqIdle
-		c.thread, c.idleExit = s.over[i].thread, s.over[i].idleExit
-	}
-	out.Apps = []model.AppSample{app}
-	return out
-}
-
-// settle moves the time by which lane i has overrun the window, an action
-// being indivisible, to the next one.
-func (s *Simulator) settle(i int, l *lane) {
-	over := l.now - int64(s.end)
-	s.over[i] = overrun{}
-	if over <= 0 {
-		return
-	}
-	c := &l.count
-	take := func(from, to *int64) {
-		n := min(over, *from)
-		*from -= n
-		*to += n
-		over -= n
-	}
-	take(&c.thread, &s.over[i].thread)
-	idle := c.softirqIdle
-	before := c.softirq
-	take(&c.softirq, &s.over[i].softirq)
-	if taken := before - c.softirq; taken > 0 && idle > c.softirq {
-		s.over[i].softirqIdle = idle - c.softirq
-		c.softirqIdle = c.softirq
-	}
-	take(&c.idleExit, &s.over[i].idleExit)
-}
-
-func copyOf(h model.Histogram) *model.Histogram { return &h }
-
-// SimulatedQueue returns the identity of the i-th simulated queue: it is in
-// network namespace 1, on the device with index 2.
-func SimulatedQueue(i int) model.Queue { return model.Queue{Netns: 1, Ifindex: 2, Index: i} }
-
-func napiID(i int) uint32 { return uint32(8193 + i) }
-
-// Apply sets queues to what config says, from the next action on, and returns
-// the settings of every queue that config names. It refuses what the kernel
-// refuses.
-func (s *Simulator) Apply(ctx context.Context, config model.Config) (model.Config, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	kernel := model.Bounds{MaxDefer: model.MaxDeferHardIRQs, MaxFlush: math.MaxInt64, MaxSuspend: math.MaxInt64}
-	out := make(model.Config, len(config))
-	var failed []error
-	for q, settings := range config {
-		if q != SimulatedQueue(q.Index) || q.Index < 0 || q.Index >= len(s.lanes) {
-			failed = append(failed, &model.QueueError{Queue: q, Op: "napi-set", Err: model.ErrGone})
-			continue
-		}
-		l := s.lanes[q.Index]
-		if err := kernel.Check(settings); err != nil {
-			failed = append(failed, &model.QueueError{Queue: q, Op: "napi-set", Err: err})
-		} else {
-			l.set(settings)
-		}
-		out[q] = l.knobs
-	}
-	return out, errors.Join(failed...)
-}
-
-// SetWait changes how the application waits, as EPIOCSPARAMS does, from its
-// next call on.
-func (s *Simulator) SetWait(w Wait) {
-	for _, l := range s.lanes {
-		l.wait = w.withDefaults()
-	}
-}
-
 // Result returns the totals of all windows so far.
 func (s *Simulator) Result() Result {
 	return newResult(s.options, &s.total, s.span, len(s.lanes))
+}
+
+// Window returns what the last window came to: the truth, of which its sample
+// is a measurement.
+func (s *Simulator) Window() Result {
+	return newResult(s.options, &s.last, s.lastSpan, len(s.lanes))
 }
 
 // Run simulates the options' duration, which must be set, and returns the

@@ -253,9 +253,11 @@ func (l *lane) serve() {
 func (l *lane) respond(d delivered, read int64) {
 	client := &l.host.Client
 	c := &l.count
-	c.socketWait.Add(time.Duration(read-d.polled), 1)
-	c.service.Add(time.Duration(l.now-read), 1)
-	c.delay.Add(time.Duration(l.now-d.visible), 1)
+	if l.sampled(d.conn) {
+		c.socketWait.Add(time.Duration(read-d.polled), 1)
+		c.service.Add(time.Duration(l.now-read), 1)
+		c.delay.Add(time.Duration(l.now-d.visible), 1)
+	}
 	c.served++
 	l.txCount++
 	l.tx.push(l.now + int64(l.host.NIC.TxDelay) + l.txLag)
