@@ -45,6 +45,7 @@ func (l *lane) takeEvents() {
 	l.count.waitEvents += uint64(l.batch)
 	if l.wait.Prefer && l.knobs.IRQSuspendTimeout > 0 {
 		l.armTimer(l.now + int64(l.knobs.IRQSuspendTimeout))
+		l.spendThread(l.ns.timerArm)
 	}
 	l.state = threadProcessing
 	l.runThread(l.ns.epollEvent * int64(l.batch))
@@ -148,6 +149,11 @@ func (l *lane) busyPoll(limit int64) {
 			return
 		}
 	}
+	if l.host.Host.ThreadedNAPI && l.scheduled() {
+		l.spendThread(max(l.ns.busyPoll, l.busyUntil-l.now))
+		l.sleep()
+		return
+	}
 	if l.timer <= l.now {
 		// The hrtimer finds the NAPI taken and does nothing.
 		l.timer = never
@@ -192,6 +198,14 @@ func (l *lane) busyPoll(limit int64) {
 	}
 }
 
+// scheduled reports whether the NAPI waits for its kernel thread, which has not
+// run yet because the application's keeps the core. It is then not to be had
+// for busy polling (NAPIF_STATE_SCHED in __napi_busy_loop()).
+func (l *lane) scheduled() bool {
+	_, cause := l.interruptBefore(l.now)
+	return cause != causeNone
+}
+
 // stopBusyPoll is busy_poll_stop(): with prefer_busy_poll the hrtimer takes
 // the NAPI over; one more poll is made in any case.
 func (l *lane) stopBusyPoll() {
@@ -200,12 +214,13 @@ func (l *lane) stopBusyPoll() {
 		l.deferCount = l.knobs.DeferHardIRQs
 		if l.deferCount > 0 && l.flush > 0 {
 			l.armTimer(l.now + l.flush)
+			l.spendThread(l.ns.timerArm)
 			skipSchedule = true
 		}
 	}
 	work, until := l.poll(l.now, l.wait.Budget, false, false)
 	if work < l.wait.Budget {
-		l.complete(until, work)
+		until = l.complete(until, work)
 	}
 	l.spendThread(until - l.now)
 	if work == l.wait.Budget && !skipSchedule {
