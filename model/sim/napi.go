@@ -45,8 +45,7 @@ func (l *lane) softirq(t int64) (total int, until int64) {
 		armed = false
 		total += work
 		if work < weight {
-			l.complete(t, work)
-			return total, t
+			return total, l.complete(t, work)
 		}
 		// net_rx_action() yields after netdev_budget packets or two jiffies;
 		// the softirq is raised again at once.
@@ -145,8 +144,9 @@ func (l *lane) readyNow() int {
 }
 
 // complete is napi_complete_done() and what drivers do on its return: keep the
-// interrupt masked and arm the hrtimer, or arm the interrupt.
-func (l *lane) complete(t int64, work int) {
+// interrupt masked and arm the hrtimer, or arm the interrupt. It returns when it
+// ended, packets being delivered before the timer is armed.
+func (l *lane) complete(t int64, work int) int64 {
 	if work > 0 {
 		l.deferCount = l.knobs.DeferHardIRQs
 	}
@@ -154,13 +154,14 @@ func (l *lane) complete(t int64, work int) {
 		l.deferCount--
 		if l.flush > 0 {
 			l.armTimer(t + l.flush)
-			return
+			return t + l.ns.timerArm
 		}
 	}
 	l.count.arms++
 	l.armed = true
 	l.armedAt = t
 	l.moderate(t)
+	return t
 }
 
 func (l *lane) armTimer(at int64) {
