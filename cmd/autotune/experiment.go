@@ -18,9 +18,10 @@ import (
 )
 
 type experimentCmd struct {
-	Demo   demoCmd       `cmd:"" help:"Tune a real NAPI instance under real load and judge the result."`
-	Server loadServerCmd `cmd:"" hidden:""`
-	Client loadClientCmd `cmd:"" hidden:""`
+	Demo           demoCmd           `cmd:"" help:"Tune a real NAPI instance under real load and judge the result."`
+	Counterfactual counterfactualCmd `cmd:"" help:"Predict settings from a recording, then measure them."`
+	Server         loadServerCmd     `cmd:"" hidden:""`
+	Client         loadClientCmd     `cmd:"" hidden:""`
 }
 
 type demoCmd struct {

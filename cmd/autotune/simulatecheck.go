@@ -244,7 +244,7 @@ func setBed(bed *testbed.Bed, s model.Settings) error {
 		}
 		for _, n := range napis {
 			if err := client.SetNAPI(n.ID, netdev.NAPIUpdate{
-				DeferHardIRQs: &s.DeferHardIRQs, GROFlushTimeout: &s.GROFlushTimeout,
+				DeferHardIRQs: &s.DeferHardIRQs, GROFlushTimeout: &s.GROFlushTimeout, IRQSuspendTimeout: &s.IRQSuspendTimeout,
 			}); err != nil {
 				return err
 			}
