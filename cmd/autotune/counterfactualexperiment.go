@@ -234,7 +234,7 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 				return fmt.Errorf("cell %s at %.0f/s: %w", cell.Setting, live.Loads[cell.Load], err)
 			}
 			all, _ := measured.Windows()
-			outcome := measured.Measured(0, all, model.Objective{SLO: time.Second, Quantile: 0.99})
+			outcome := measured.Measured([][2]int{{0, all}}, model.Objective{SLO: time.Second, Quantile: 0.99})
 			cell.P50Us = append(cell.P50Us, outcome.P50Us)
 			cell.P90Us = append(cell.P90Us, outcome.P90Us)
 			cell.CPUPerRequestUs = append(cell.CPUPerRequestUs, outcome.CPUPerRequestUs)

@@ -17,12 +17,14 @@ import (
 type replayCmd struct {
 	Files []string `arg:"" name:"trace" help:"Traces, each replayed by itself."`
 
-	Policy      string         `help:"What decides; by default the policy of the recorded run." placeholder:"SPEC"`
+	Policies    []string       `help:"What decides; by default the policy of the recorded run. May be given several times." name:"policy" sep:"none" placeholder:"SPEC"`
 	SLO         *time.Duration `help:"Target for the delay; by default that of the recorded run, or else 250us." name:"slo"`
 	SLOQuantile *float64       `help:"Which quantile of the delay is to meet the target; by default that of the recorded run, or else 0.99." name:"slo-quantile"`
 	Verbose     bool           `help:"Print holds in every window too."`
 	Verify      bool           `help:"Decide as the recorded run did, and prove that its journal comes out byte for byte."`
 	JSON        bool           `help:"One object per line." name:"json"`
+
+	counterfactualFlags `group:"Counterfactual replay"`
 }
 
 // The objective where neither the command line nor the trace has one.
@@ -32,8 +34,8 @@ const (
 )
 
 func (c *replayCmd) check() error {
-	if c.Policy != "" {
-		if _, err := policy.Parse(c.Policy); err != nil {
+	for _, spec := range c.Policies {
+		if _, err := policy.Parse(spec); err != nil {
 			return err
 		}
 	}
@@ -42,10 +44,10 @@ func (c *replayCmd) check() error {
 		return fmt.Errorf("--slo %v: a delay target is above 0, for example 250us", *c.SLO)
 	case c.SLOQuantile != nil && !(*c.SLOQuantile > 0 && *c.SLOQuantile < 1):
 		return fmt.Errorf("--slo-quantile %v: a quantile is between 0 and 1, for example 0.99", *c.SLOQuantile)
-	case c.Verify && (c.Policy != "" || c.SLO != nil || c.SLOQuantile != nil || c.Verbose):
+	case c.Verify && (len(c.Policies) > 0 || c.SLO != nil || c.SLOQuantile != nil || c.Verbose):
 		return errors.New("--verify decides as the recorded run did: leave out --policy, --slo, --slo-quantile and --verbose")
 	}
-	return nil
+	return c.counterfactualFlags.check(c)
 }
 
 // Run implements the command. It exits with 1 where a trace is damaged, or
@@ -64,10 +66,15 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	for _, path := range c.Files {
 		var ok bool
 		var err error
-		if c.Verify {
+		switch {
+		case c.Verify:
 			ok, err = c.verify(ctx, std, path)
-		} else {
-			ok, err = c.replay(ctx, std, path)
+		case c.Simulate:
+			ok, err = c.simulate(ctx, std, path)
+		case c.OffPolicy:
+			ok, err = c.offPolicy(ctx, std, path)
+		default:
+			ok, err = c.replayAll(ctx, std, path)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -87,7 +94,7 @@ func (c *replayCmd) try(path string) error {
 	}
 	if c.Verify && reader.Header().Run == nil {
 		err = fmt.Errorf("%s is a mere recording: there is no run to verify; replay it with --policy", path)
-	} else if _, optionsErr := c.options(reader.Header()); optionsErr != nil {
+	} else if _, optionsErr := c.options(reader.Header(), c.specs()[0]); optionsErr != nil {
 		err = fmt.Errorf("%s: %w", path, optionsErr)
 	}
 	return errors.Join(err, reader.Close())
@@ -97,9 +104,30 @@ func openTrace(path string) (*trace.Reader, error) {
 	return trace.Open(path, trace.ReaderOptions{AllowTruncated: true})
 }
 
+// specs are the policies to decide; an empty one stands for the recorded.
+func (c *replayCmd) specs() []string {
+	if len(c.Policies) == 0 {
+		return []string{""}
+	}
+	return c.Policies
+}
+
+// replayAll replays each policy in turn.
+func (c *replayCmd) replayAll(ctx context.Context, std streams, path string) (ok bool, err error) {
+	ok = true
+	for _, spec := range c.specs() {
+		sound, err := c.replay(ctx, std, path, spec)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && sound
+	}
+	return ok, nil
+}
+
 // options are those of the loop: what the command line says, or else the trace.
-func (c *replayCmd) options(h trace.Header) (tuner.Options, error) {
-	o, err := tracedOptions(h, c.Policy)
+func (c *replayCmd) options(h trace.Header, spec string) (tuner.Options, error) {
+	o, err := tracedOptions(h, spec)
 	if c.SLO != nil {
 		o.Objective.SLO = *c.SLO
 	}
@@ -179,13 +207,13 @@ func (r *replayed) Record(e tuner.Entry) error {
 }
 
 // replay prints what the policy would have decided.
-func (c *replayCmd) replay(ctx context.Context, std streams, path string) (ok bool, err error) {
+func (c *replayCmd) replay(ctx context.Context, std streams, path, spec string) (ok bool, err error) {
 	reader, err := openTrace(path)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	options, err := c.options(reader.Header())
+	options, err := c.options(reader.Header(), spec)
 	if err != nil {
 		return false, err
 	}

@@ -56,7 +56,7 @@ func (c *replayCmd) verify(ctx context.Context, std streams, path string) (ok bo
 		return false, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	options, err := c.options(reader.Header())
+	options, err := c.options(reader.Header(), "")
 	if err != nil {
 		return false, err
 	}

@@ -87,6 +87,7 @@ func Predict(ctx context.Context, r *Recording, o PredictOptions) ([]Outcome, er
 }
 
 func (r *Recording) predict(ctx context.Context, o PredictOptions, host *sim.Preset) (Outcome, error) {
+	host = r.Host(host, len(r.Queues))
 	total := newTally(o.Objective)
 	var decide model.Policy
 	memory := tuner.NewMemory()

@@ -288,11 +288,13 @@ func (r *Recording) Load(from, to int) sim.Windows {
 	return w
 }
 
-// Measured is what windows [from, to) of the recording came to.
-func (r *Recording) Measured(from, to int, o model.Objective) Outcome {
+// Measured is what the windows of some stretches came to together.
+func (r *Recording) Measured(blocks [][2]int, o model.Objective) Outcome {
 	t := newTally(o)
-	for _, w := range r.windows[from:to] {
-		t.add(w.delay, w.requests, w.cost, w.costed, w.span)
+	for _, b := range blocks {
+		for _, w := range r.windows[b[0]:b[1]] {
+			t.add(w.delay, w.requests, w.cost, w.costed, w.span)
+		}
 	}
 	return t.outcome()
 }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// bedRecording was recorded by experiment counterfactual under plain
+// interrupts.
+const bedRecording = "../../experiments/counterfactual/testdata/bed/recording.trace.zst"
+
+func TestReplaySimulateTellsWhatWasMeasuredAndWhatWouldHaveBeen(t *testing.T) {
+	code, stdout, stderr := call(t, "replay", bedRecording, "--simulate", "--draws", "3", "--json",
+		"--policy", "static:defer=100,flush=200us", "--policy", "base", "--slo-quantile", "0.9")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	type line struct {
+		Kind   string   `json:"kind"`
+		Role   string   `json:"role"`
+		Policy string   `json:"policy"`
+		P50    bandLine `json:"p50_us"`
+		CPU    bandLine `json:"cpu_per_request_us"`
+		Moves  bandLine `json:"moves"`
+	}
+	var lines []line
+	for text := range strings.Lines(stdout) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		lines = append(lines, l)
+	}
+	if len(lines) != 5 {
+		t.Fatalf("%d lines, want recorded, reproduced, two policies and the model:\n%s", len(lines), stdout)
+	}
+	for i, want := range []string{"recorded", "reproduced", "policy", "policy", ""} {
+		if lines[i].Role != want {
+			t.Errorf("line %d has role %q, want %q", i, lines[i].Role, want)
+		}
+	}
+	if lines[0].Moves.Median != nil {
+		t.Error("a recording knows no moves, and null says so")
+	}
+	static, base := lines[2], lines[3]
+	if *static.P50.Median < 1.5**base.P50.Median {
+		t.Errorf("a flush timeout of 200us has a median delay of %v us, plain interrupts %v: want at least half more", *static.P50.Median, *base.P50.Median)
+	}
+	if !(*static.CPU.Low <= *static.CPU.Median && *static.CPU.Median <= *static.CPU.High) {
+		t.Errorf("band %v, %v, %v is not in order", *static.CPU.Low, *static.CPU.Median, *static.CPU.High)
+	}
+}
+
+func TestReplaySimulateWritesAPresetThatSimulates(t *testing.T) {
+	preset := filepath.Join(t.TempDir(), "bed.json")
+	args := []string{"replay", bedRecording, "--simulate", "--draws", "1", "--policy", "base"}
+	if code, _, stderr := call(t, append(args, "--write-preset", preset)...); code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if code, _, stderr := call(t, append(args, "--preset", preset)...); code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	before, err := os.ReadFile(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := call(t, append(args, "--write-preset", preset)...); code != exitUsage || !strings.Contains(stderr, "exists") {
+		t.Errorf("exit %d, %q: want 2, as the file exists", code, stderr)
+	}
+	if after, err := os.ReadFile(preset); err != nil || string(after) != string(before) {
+		t.Errorf("the preset was overwritten (%v)", err)
+	}
+}
+
+func TestReplayRefusesQuestionsThatItCannotAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"two questions":             {[]string{"--simulate", "--off-policy", "--policy", "base"}, "one at a time"},
+		"a preset without simulate": {[]string{"--preset", "veth", "--policy", "base"}, "belong to --simulate"},
+		"an unknown preset":         {[]string{"--simulate", "--preset", "nosuch", "--policy", "base"}, "unknown preset"},
+		"no policy":                 {[]string{"--simulate"}, "--policy"},
+		"off-policy of nobody":      {[]string{"--off-policy"}, "--policy SPEC"},
+		"a log without draws":       {[]string{"--off-policy", "--policy", "base"}, "applied what it drew"},
+		"no hosts":                  {[]string{"--simulate", "--draws", "0", "--policy", "base"}, "at least 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, stderr := call(t, append([]string{"replay", bedRecording}, c.args...)...)
+			if code != exitUsage || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit %d, %q: want 2 and %q", code, stderr, c.want)
+			}
+			if lines := strings.Count(strings.TrimSpace(stderr), "\n"); lines != 0 {
+				t.Errorf("an error of one line, got %q", stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"autotune/experiments/counterfactual"
+	"autotune/model"
+	"autotune/tuner"
+)
+
+// overheard remembers what a policy proposed last for each queue.
+type overheard struct {
+	model.Policy
+	last map[model.Queue]model.Settings
+}
+
+// Decide implements [model.Policy].
+func (o *overheard) Decide(f model.Features) model.Decision {
+	d := o.Policy.Decide(f)
+	o.last[f.Queue] = d.Settings
+	return d
+}
+
+// NeedsEvidence passes on what the loop asks of policies.
+func (o *overheard) NeedsEvidence() bool {
+	p, ok := o.Policy.(interface{ NeedsEvidence() bool })
+	return !ok || p.NeedsEvidence()
+}
+
+// offPolicy prints what each policy would have come to, by what the recorded
+// run drew at random. The policies decide upon the recorded samples through the
+// same loop as ever.
+func (c *replayCmd) offPolicy(ctx context.Context, std streams, path string) (ok bool, err error) {
+	ok = true
+	for _, spec := range c.Policies {
+		line, sound, err := c.estimate(ctx, path, spec)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && sound && line.Refused == nil
+		if c.JSON {
+			err = json.NewEncoder(std.out).Encode(line)
+		} else {
+			_, err = fmt.Fprintln(std.out, line)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return ok, nil
+}
+
+func (c *replayCmd) estimate(ctx context.Context, path, spec string) (line offPolicyLine, sound bool, err error) {
+	reader, err := openTrace(path)
+	if err != nil {
+		return line, false, err
+	}
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	options, err := c.options(reader.Header(), spec)
+	if err != nil {
+		return line, false, err
+	}
+	if run := reader.Header().Run; run == nil || !run.Apply {
+		return line, false, usageError(errors.New("an off-policy estimate needs a recorded run that applied what it drew: run --apply --trace FILE --policy random"))
+	}
+	line = offPolicyLine{Kind: "off_policy", File: path, Policy: spec, SLO: options.Objective.SLO, Quantile: options.Objective.Quantile}
+	target := &overheard{Policy: options.Policy, last: make(map[model.Queue]model.Settings)}
+	options.Policy = target
+	loop, err := tuner.New(options)
+	if err != nil {
+		return line, false, err
+	}
+	steps := newStepSource(reader)
+	defer steps.close()
+	choices := counterfactual.Choices{Objective: options.Objective}
+	for {
+		sample, err := steps.Next(ctx)
+		if errors.Is(err, io.EOF) || steps.damage != nil {
+			break
+		}
+		if err != nil {
+			return line, false, err
+		}
+		choices.Add(&sample)
+		if err := loop.Step(ctx, sample); err != nil && !errors.Is(err, tuner.ErrNoQueue) {
+			return line, false, err
+		}
+		for _, raw := range steps.step.Entries {
+			var e tuner.Entry
+			if err := json.Unmarshal(raw, &e); err != nil {
+				return line, false, fmt.Errorf("a recorded decision: %w", err)
+			}
+			if e.Verdict != model.VerdictApplied {
+				continue
+			}
+			propensity := 0.0
+			if e.Propensity != nil && e.To == e.Proposed {
+				propensity = *e.Propensity
+			}
+			wanted, decided := target.last[e.Queue]
+			if !decided {
+				wanted = e.From
+			}
+			choices.Decide(e.Queue, e.Evidence.PacketRate, e.To, propensity, wanted)
+		}
+	}
+	estimate, err := counterfactual.OffPolicy(choices.List())
+	line.Choices, line.Matched, line.Effective, line.Clipped = estimate.Choices, estimate.Matched, estimate.Effective, estimate.Clipped
+	switch {
+	case errors.Is(err, counterfactual.ErrDeterministic), errors.Is(err, counterfactual.ErrTooFew):
+		text := err.Error()
+		line.Refused = &text
+	case err != nil:
+		return line, false, err
+	default:
+		result := func(r counterfactual.Result) *resultLine {
+			return &resultLine{r.CPUPerPacketUs, r.DelayUs, r.Violating}
+		}
+		line.Weighted, line.Error, line.DoublyRobust = result(estimate.Weighted), result(estimate.Error), result(estimate.DoublyRobust)
+	}
+	return line, steps.damage == nil, nil
+}
+
+func (l offPolicyLine) String() string {
+	head := fmt.Sprintf("%s: %s, by %d of %d recorded choices that it makes too (effective sample %.0f)", l.File, l.Policy, l.Matched, l.Choices, l.Effective)
+	if l.Refused != nil {
+		return head + "\n  no estimate: " + *l.Refused
+	}
+	text := func(name string, r *resultLine) string {
+		return fmt.Sprintf("\n  %s: CPU %.2f us per packet, p%g %.0f us, %.1f%% of windows above %v", name, r.CPUPerPacketUs, 100*l.Quantile, r.DelayUs, 100*r.Violating, l.SLO)
+	}
+	return head + text("weighted", l.Weighted) + text("doubly robust", l.DoublyRobust) +
+		fmt.Sprintf("\n  standard errors of the weighted: %.2f us per packet, %.0f us, %.1f%%", l.Error.CPUPerPacketUs, l.Error.DelayUs, 100*l.Error.Violating)
+}

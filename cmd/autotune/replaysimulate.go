@@ -1,0 +1,373 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"autotune/experiments/counterfactual"
+	"autotune/model"
+	"autotune/model/sim"
+	"autotune/probe/trace"
+)
+
+// untrusted is the utilisation above which settings must not be ranked by what
+// is predicted: near saturation small errors of the costs become large ones of
+// the delay.
+const untrusted = 0.9
+
+// blockLength is the number of windows of a stretch, where not all of a
+// recording is simulated: a policy needs some to settle.
+const blockLength = 60
+
+// simulatedLine is one row of replay --simulate.
+type simulatedLine struct {
+	Kind string `json:"kind"` // "counterfactual"
+	File string `json:"file"`
+	// Role is "recorded" for what was measured, "reproduced" for the simulated
+	// host under the recorded settings, and "policy".
+	Role   string `json:"role"`
+	Policy string `json:"policy"`
+	bandsLine
+	// Trusted is false where the utilisation is so high that settings must
+	// not be ranked by this row.
+	Trusted bool `json:"trusted"`
+}
+
+// bandsLine has null for what is not known.
+type bandsLine struct {
+	P50Us           bandLine `json:"p50_us"`
+	P90Us           bandLine `json:"p90_us"`
+	P99Us           bandLine `json:"p99_us"`
+	CPUPerRequestUs bandLine `json:"cpu_per_request_us"`
+	Requests        bandLine `json:"requests_per_s"`
+	Violating       bandLine `json:"violating_windows_share"`
+	Utilisation     bandLine `json:"highest_utilisation"`
+	Moves           bandLine `json:"moves"`
+}
+
+type bandLine struct {
+	Low    *float64 `json:"low"`
+	Median *float64 `json:"median"`
+	High   *float64 `json:"high"`
+}
+
+func lineOf(b counterfactual.Bands) bandsLine {
+	known := func(v float64) *float64 {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+		return &v
+	}
+	line := func(b counterfactual.Band) bandLine { return bandLine{known(b.Low), known(b.Median), known(b.High)} }
+	return bandsLine{
+		P50Us: line(b.P50Us), P90Us: line(b.P90Us), P99Us: line(b.P99Us), CPUPerRequestUs: line(b.CPUPerRequestUs),
+		Requests: line(b.RequestsPerSecond), Violating: line(b.Violating), Utilisation: line(b.Utilisation), Moves: line(b.Moves),
+	}
+}
+
+// modelLine says what a prediction rests on, in the output of replay
+// --simulate --json.
+type modelLine struct {
+	Kind   string `json:"kind"` // "counterfactual_model"
+	File   string `json:"file"`
+	Preset string `json:"preset"`
+	// Fitted tells whether the preset was fitted to the recording; Costs are
+	// then its costs.
+	Fitted  bool       `json:"fitted"`
+	Costs   []costLine `json:"costs"`
+	Assumed []string   `json:"assumed"`
+	// Windows were recorded, Disturbed of them not used for the fit, and
+	// Simulated simulated.
+	Windows   int `json:"windows"`
+	Disturbed int `json:"disturbed_windows"`
+	Simulated int `json:"simulated_windows"`
+	// PacketsPerRequest is measured; requests are packets divided by it.
+	PacketsPerRequest float64 `json:"packets_per_request"`
+}
+
+type costLine struct {
+	Name   string  `json:"name"`
+	Value  int64   `json:"value_ns"`
+	Factor float64 `json:"uncertain_by_factor"`
+	// Told is false where the recording says next to nothing of it.
+	Told bool `json:"told_by_recording"`
+}
+
+// readRecording gathers a trace. Damage ends it, and is returned beside what
+// came before.
+func (c *replayCmd) readRecording(ctx context.Context, std streams, path string) (_ *counterfactual.Recording, h trace.Header, state traceState, err error) {
+	reader, err := openTrace(path)
+	if err != nil {
+		return nil, h, state, err
+	}
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	steps := newStepSource(reader)
+	defer steps.close()
+	var r counterfactual.Recording
+	for {
+		sample, err := steps.Next(ctx)
+		if errors.Is(err, io.EOF) || steps.damage != nil {
+			break
+		}
+		if err != nil {
+			return nil, h, state, err
+		}
+		r.Add(&sample)
+		if n := steps.samples; n%5000 == 0 {
+			fmt.Fprintf(std.err, "\rread %d windows", n)
+		}
+	}
+	if steps.samples >= 5000 {
+		fmt.Fprintln(std.err)
+	}
+	return &r, reader.Header(), stateOf(reader.Stats(), steps.damage), nil
+}
+
+// simulate prints what each policy would have come to.
+func (c *replayCmd) simulate(ctx context.Context, std streams, path string) (ok bool, err error) {
+	recording, header, state, err := c.readRecording(ctx, std, path)
+	if err != nil {
+		return false, err
+	}
+	if err := recording.Check(); err != nil {
+		return false, usageError(err)
+	}
+	options, err := c.options(header, c.specs()[0])
+	if err != nil {
+		return false, err
+	}
+	start, doubt, err := c.start(header)
+	if err != nil {
+		return false, err
+	}
+	hosts := []*sim.Preset{recording.Host(start, 1)}
+	m := modelLine{Kind: "counterfactual_model", File: path, Preset: start.Name, Costs: []costLine{}, PacketsPerRequest: recording.PacketsPerRequest()}
+	m.Windows, m.Disturbed = recording.Windows()
+	var told []counterfactual.Told
+	if c.Preset == "" || c.Fit {
+		fitted, err := counterfactual.Fit(ctx, recording, counterfactual.FitOptions{
+			Start: start, Doubt: doubt, Seed: c.Seed,
+			Progress: func(round, rounds int, loss float64) {
+				fmt.Fprintf(std.err, "\rfitting a host to the recording: round %d of %d, loss %.1f ", round+1, rounds, loss)
+			},
+		})
+		fmt.Fprintln(std.err)
+		if err != nil {
+			return false, err
+		}
+		hosts = fitted.Draws(c.Draws, c.Seed)
+		told, m.Fitted = fitted.Told(), true
+		for _, t := range told {
+			m.Costs = append(m.Costs, costLine{Name: t.Name, Value: int64(t.Value), Factor: t.Factor, Told: !t.Assumed()})
+		}
+		if c.WritePreset != "" {
+			if err := writePreset(c.WritePreset, fitted.Best(), path, start.Name); err != nil {
+				return false, err
+			}
+		}
+	}
+	m.Assumed = c.assumptions(recording, start, m.Fitted)
+	blocks := counterfactual.Blocks(m.Windows, c.Windows, blockLength)
+	for _, b := range blocks {
+		m.Simulated += b[1] - b[0]
+	}
+	predict := counterfactual.PredictOptions{
+		Hosts: hosts, Objective: options.Objective, Bounds: options.Bounds, Blocks: blocks,
+		Prefer: c.AssumePrefer, Seed: c.Seed, Original: originalsOf(header),
+	}
+	lines := []simulatedLine{{
+		Kind: "counterfactual", File: path, Role: "recorded", Policy: recordedPolicy(header), Trusted: true,
+		bandsLine: lineOf(counterfactual.BandsOf([]counterfactual.Outcome{recording.Measured(blocks, options.Objective)})),
+	}}
+	// Nothing is written by a host that was only looked at.
+	lines[0].Utilisation, lines[0].Moves = bandLine{}, bandLine{}
+	for i, spec := range append([]string{""}, c.simulated(header)...) {
+		predict.Policy = spec
+		role := "policy"
+		if i == 0 {
+			role = "reproduced"
+		}
+		predict.Progress = func(done, all int) {
+			fmt.Fprintf(std.err, "\r%s %s: %d of %d hosts ", role, spec, done, all)
+		}
+		outcomes, err := counterfactual.Predict(ctx, recording, predict)
+		fmt.Fprintln(std.err)
+		if err != nil {
+			return false, err
+		}
+		bands := counterfactual.BandsOf(outcomes)
+		lines = append(lines, simulatedLine{
+			Kind: "counterfactual", File: path, Role: role, Policy: spec, bandsLine: lineOf(bands),
+			Trusted: bands.Utilisation.Median <= untrusted,
+		})
+	}
+	return state.Damage == nil, c.printSimulated(std, headOf(path, header), m, told, lines, state)
+}
+
+// simulated are the policies to predict.
+func (c *replayCmd) simulated(h trace.Header) []string {
+	if len(c.Policies) > 0 {
+		return c.Policies
+	}
+	return []string{h.Run.Policy}
+}
+
+func recordedPolicy(h trace.Header) string {
+	if h.Run == nil || !h.Run.Apply {
+		return ""
+	}
+	return h.Run.Policy
+}
+
+// start returns the preset to begin with, and how far the recorded host may be
+// from it.
+func (c *replayCmd) start(h trace.Header) (*sim.Preset, float64, error) {
+	name, doubt := c.Preset, 1.0
+	if name == "" {
+		name = "generic"
+		for _, d := range h.Conditions.Devices {
+			if d.Driver != nil && *d.Driver == "veth" {
+				name, doubt = "veth", counterfactual.KnownKind
+			}
+		}
+	}
+	p, err := sim.LoadPreset(name)
+	return p, doubt, err
+}
+
+// originalsOf returns what queues were set to when the recording began.
+func originalsOf(h trace.Header) func(model.Queue) model.Settings {
+	settings := make(map[model.Queue]model.Settings)
+	for _, d := range h.Conditions.Devices {
+		for _, n := range d.NAPIs {
+			settings[n.Queue] = n.Settings
+		}
+	}
+	if h.Run != nil {
+		for _, o := range h.Run.Originals {
+			settings[o.Queue] = o.Settings
+		}
+	}
+	return func(q model.Queue) model.Settings { return settings[q] }
+}
+
+// assumptions lists what is neither measured nor fitted.
+func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, fitted bool) []string {
+	perQueue := max(1, start.Host.Connections/start.Host.Queues)
+	out := []string{
+		fmt.Sprintf("%d connections per queue, each with one request at a time", perQueue),
+		"requests arrive at random within a window (Poisson)",
+		"device moderation, client and scheduler as in preset " + start.Name,
+	}
+	if !fitted {
+		out = append(out, "all costs as in preset "+start.Name)
+	}
+	if c.AssumePrefer {
+		out = append(out, "applications prefer busy polling, with a budget of 64")
+	}
+	if len(r.Queues) > 1 {
+		out = append(out, "queues do not influence each other")
+	}
+	return out
+}
+
+// writePreset writes a fitted host to a file that does not exist.
+func writePreset(path string, p *sim.Preset, trace, start string) error {
+	p.Name = strings.TrimSuffix(path, ".json")
+	p.About = fmt.Sprintf("fitted to the recording %s from preset %s", trace, start)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return usageError(fmt.Errorf("write the preset: %w", err))
+	}
+	return errors.Join(p.Write(f), f.Close())
+}
+
+func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, told []counterfactual.Told, lines []simulatedLine, state traceState) error {
+	if c.JSON {
+		encoder := json.NewEncoder(std.out)
+		for _, line := range lines {
+			if err := encoder.Encode(line); err != nil {
+				return err
+			}
+		}
+		return encoder.Encode(struct {
+			modelLine
+			Trace traceState `json:"trace"`
+		}{m, state})
+	}
+	fmt.Fprintln(std.out, head)
+	t := newTable(std.out, "", "P50", "P90", "P99", "CPU/REQUEST", "VIOLATING", "UTILISATION", "MOVES")
+	text := func(b bandLine, format string, scale float64) string {
+		switch {
+		case b.Median == nil:
+			return "-"
+		case b.Low == nil || *b.Low == *b.High:
+			return fmt.Sprintf(format, scale**b.Median)
+		}
+		return fmt.Sprintf(format+" ["+format+", "+format+"]", scale**b.Median, scale**b.Low, scale**b.High)
+	}
+	for _, l := range lines {
+		name := l.Role
+		if l.Role == "policy" {
+			name = l.Policy
+		}
+		t.row(name, text(l.P50Us, "%.0fus", 1), text(l.P90Us, "%.0fus", 1), text(l.P99Us, "%.0fus", 1), text(l.CPUPerRequestUs, "%.2fus", 1),
+			text(l.Violating, "%.1f%%", 100), text(l.Utilisation, "%.2f", 1), text(l.Moves, "%.0f", 1))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	out := std.out
+	fmt.Fprintf(out, "\nbands hold 90%% of %d simulated hosts; delays are the server's own\n", c.Draws)
+	fmt.Fprintf(out, "measured: packets per window and queue, delays, CPU time, polls; %.2f packets per request\n", m.PacketsPerRequest)
+	if m.Fitted {
+		fmt.Fprintln(out, toldText(told))
+	}
+	fmt.Fprintf(out, "assumed: %s\n", strings.Join(m.Assumed, "; "))
+	if m.Disturbed > 0 {
+		fmt.Fprintf(out, "%d of %d windows were disturbed (lost events, stolen CPU time) and not fitted to\n", m.Disturbed, m.Windows)
+	}
+	if m.Simulated < m.Windows {
+		fmt.Fprintf(out, "simulated %d of %d windows, spread evenly; --windows 0 simulates all\n", m.Simulated, m.Windows)
+	}
+	if slices.ContainsFunc(lines, func(l simulatedLine) bool { return !l.Trusted }) {
+		fmt.Fprintf(out, "utilisation above %.1f: do not rank by those rows\n", untrusted)
+	}
+	if text := strings.TrimPrefix(state.text(head.File), "\n"); text != "" {
+		fmt.Fprintln(out, text)
+	}
+	return nil
+}
+
+// offPolicyLine is what replay --off-policy says of one policy.
+type offPolicyLine struct {
+	Kind     string        `json:"kind"` // "off_policy"
+	File     string        `json:"file"`
+	Policy   string        `json:"policy"`
+	SLO      time.Duration `json:"slo_ns"`
+	Quantile float64       `json:"slo_quantile"`
+	// Choices were recorded, Matched of them are the policy's too.
+	Choices   int     `json:"choices"`
+	Matched   int     `json:"matched"`
+	Effective float64 `json:"effective_sample_size"`
+	Clipped   int     `json:"clipped_weights"`
+	// Refused is why there is no estimate; null where there is one.
+	Refused      *string     `json:"refused"`
+	Weighted     *resultLine `json:"self_normalised_ips"`
+	Error        *resultLine `json:"standard_error"`
+	DoublyRobust *resultLine `json:"doubly_robust"`
+}
+
+type resultLine struct {
+	CPUPerPacketUs float64 `json:"cpu_per_packet_us"`
+	DelayUs        float64 `json:"delay_quantile_us"`
+	Violating      float64 `json:"violating_windows_share"`
+}
