@@ -30,7 +30,6 @@ type Recording struct {
 	regimes  map[regimeKey]*regime
 	threaded bool
 	waits    map[model.Queue]sim.Wait
-	driver   string
 
 	requests, polled float64
 	disturbed        int
