@@ -25,8 +25,8 @@ func randomKind() Kind {
 		Summary: "proposes a random setting in every window",
 		keys:    []string{"seed", "max"},
 		make: func(a *arguments) (model.Policy, error) {
-			seed := a.uint("seed", 1, 1<<63)
-			limit := a.duration("max", 200*time.Microsecond, gridStart, time.Second)
+			seed := a.seed()
+			limit := a.duration("max", gridMost, gridStart, time.Second)
 			if a.err != nil {
 				return nil, a.err
 			}
@@ -35,25 +35,13 @@ func randomKind() Kind {
 	}
 }
 
-const gridStart = 8 * time.Microsecond
-
-// grid returns the flush timeouts from 8 us to limit in steps of 25%, with
-// limit as the last.
-func grid(limit time.Duration) []time.Duration {
-	var out []time.Duration
-	for g := float64(gridStart); g < float64(limit)*0.99; g *= 1.25 {
-		out = append(out, time.Duration(g).Round(100*time.Nanosecond))
-	}
-	return append(out, limit)
-}
-
 // NewRandom returns a random policy over flush timeouts up to limit, which
 // must be positive.
 func NewRandom(seed uint64, limit time.Duration) *Random {
 	return &Random{
 		seed:  seed,
 		limit: limit,
-		grid:  append([]time.Duration{0}, grid(limit)...),
+		grid:  choices(limit),
 		draws: make(map[model.Queue]*rand.Rand),
 	}
 }

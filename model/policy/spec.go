@@ -128,6 +128,49 @@ func (a *arguments) uint(key string, fallback, high uint64) uint64 {
 	return n
 }
 
+// maxSeed is the largest seed: any larger would not survive a reader that
+// knows only signed numbers.
+const maxSeed = math.MaxInt64
+
+func (a *arguments) seed() uint64 { return a.uint("seed", 1, maxSeed) }
+
+// count returns a whole number of at least low.
+func (a *arguments) count(key string, fallback, low, high int) int {
+	text, ok := a.values[key]
+	if !ok {
+		return fallback
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > high {
+		a.fail("%s=%s is not a whole number from %d to %d", key, text, low, high)
+		return fallback
+	}
+	return n
+}
+
+// number returns a number from low to high, both included.
+func (a *arguments) number(key string, fallback, low, high float64) float64 {
+	text, ok := a.values[key]
+	if !ok {
+		return fallback
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(x >= low && x <= high) {
+		a.fail("%s=%s is not a number from %v to %v", key, text, low, high)
+		return fallback
+	}
+	return x
+}
+
+// onOff returns whether the value of key is on.
+func (a *arguments) onOff(key string) bool {
+	text, ok := a.values[key]
+	if ok && text != "on" && text != "off" {
+		a.fail("%s=%s is neither on nor off", key, text)
+	}
+	return text == "on"
+}
+
 // share returns a number strictly between 0 and 1.
 func (a *arguments) share(key string, fallback float64) float64 {
 	text, ok := a.values[key]

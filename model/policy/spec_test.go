@@ -17,6 +17,12 @@ func TestParse(t *testing.T) {
 		{"static:defer=100,flush=50us", "static:defer=100,flush=50µs"},
 		{"static:defer=0,flush=0us", "static:defer=0,flush=0s"},
 		{"static:flush=2ms,defer=5,suspend=20ms", "static:defer=5,flush=2ms,suspend=20ms"},
+		{"static:defer=0,flush=50us", "static:defer=0,flush=50µs"},
+		{"static:defer=100,flush=20us,suspend=20ms,prefer=on", "static:defer=100,flush=20µs,suspend=20ms,usecs=0s,budget=64,prefer=on"},
+		{"static:defer=100,flush=200us,usecs=64us,budget=32,prefer=off", "static:defer=100,flush=200µs,usecs=64µs,budget=32,prefer=off"},
+		{"static:case=base", "static:case=base"},
+		{"static:case=suspend20", "static:case=suspend20"},
+		{"static:case=fullbusy", "static:case=fullbusy"},
 		{"random", "random:seed=1,max=200µs"},
 		{"random:seed=0,max=1ms", "random:seed=0,max=1ms"},
 		{"aimd", "aimd:start=20µs,step=4µs,backoff=0.6,min=0s,max=200µs"},
@@ -67,7 +73,8 @@ func TestParseRefuses(t *testing.T) {
 		{"static:flush=50us,suspend=20ms", "suspend needs defer and flush"},
 		{"static:defer=0,flush=50us,suspend=20ms", "no effect with defer or flush at 0"},
 		{"random:max=1us", "max=1us is out of range; possible are 8µs to 1s"},
-		{"random:seed=x", "seed=x is not a whole number"},
+		{"random:seed=x", "seed=x is not a whole number from 0 to 9223372036854775807"},
+		{"random:seed=9223372036854775808", "from 0 to 9223372036854775807"},
 		{"aimd:step=0us", "step=0us is out of range"},
 		{"aimd:backoff=1", "backoff=1 is not a number between 0 and 1"},
 		{"aimd:backoff=NaN", "not a number between 0 and 1"},
@@ -94,7 +101,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestStaticSaysWhetherItSuspends(t *testing.T) {
-	for spec, want := range map[string]bool{"static:defer=1,flush=5us": false, "static:defer=1,flush=5us,suspend=1ms": true} {
+	for spec, want := range map[string]bool{"static:defer=1,flush=5us": false, "static:defer=1,flush=5us,suspend=1ms": true, "static:case=napibusy": true, "static:case=defer50": false} {
 		p, err := policy.Parse(spec)
 		if err != nil {
 			t.Fatal(err)
