@@ -328,6 +328,11 @@ func TestReadiness(t *testing.T) {
 	context := func(prefer bool, ids ...uint32) []model.AppSample {
 		return []model.AppSample{{PID: 7, Comm: "memcached", Contexts: []model.EpollContext{{FD: 5, Prefer: prefer, NAPIIDs: ids}}}}
 	}
+	polling := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 200 * us, BusyPoll: model.BusyPoll{Usecs: 64 * us, Budget: 64, Prefer: true}}
+	selected := func(apps []model.AppSample) []model.AppSample {
+		apps[0].Selected = true
+		return apps
+	}
 	tests := []struct {
 		name     string
 		settings model.Settings
@@ -340,6 +345,9 @@ func TestReadiness(t *testing.T) {
 		{"a context of another NAPI forbids it", suspend, context(true, 8194), "no application was seen to prefer"},
 		{"no application forbids it", suspend, []model.AppSample{}, "no application was seen to prefer"},
 		{"unobserved applications forbid it", suspend, nil, "were not observed"},
+		{"busy polling is set on selected applications", polling, selected(context(false, 8193)), ""},
+		{"and not on those that prefer it by themselves", polling, context(true, 8193), "usecs=64µs,budget=64,prefer=on refused: applications prefer busy polling by themselves"},
+		{"nor where there is none", polling, []model.AppSample{}, "no application was seen to prefer"},
 		{"it needs defer", model.Settings{GROFlushTimeout: 50 * us, IRQSuspendTimeout: 20 * time.Millisecond}, context(true, 8193), "no effect without defer and flush"},
 	}
 	for _, tc := range tests {

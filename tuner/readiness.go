@@ -17,6 +17,9 @@ func (readinessGuard) rule(t *turn, next func() ruling) ruling {
 	if r.moves() {
 		target = r.settings
 	}
+	if err := t.steerable(target); err != nil && r.moves() && r.verdict == model.VerdictApplied {
+		return t.deny(r, model.VerdictRefused, "readiness", fmt.Sprintf("%v refused: %v", target.BusyPoll, err))
+	}
 	if target.IRQSuspendTimeout == 0 {
 		return r
 	}
@@ -45,6 +48,22 @@ func (readinessGuard) rule(t *turn, next func() ruling) ruling {
 		}
 	}
 	return r
+}
+
+// steerable returns why the applications cannot be made to busy poll as the
+// settings say.
+func (t *turn) steerable(s model.Settings) error {
+	if s.BusyPoll == (model.BusyPoll{}) || s.BusyPoll == t.active.BusyPoll {
+		return nil
+	}
+	switch r := t.suspension(); {
+	case r.Steered:
+		return nil
+	case r.Ready:
+		return errors.New("applications prefer busy polling by themselves, and none was selected to be set")
+	default:
+		return errors.New(r.Why)
+	}
 }
 
 // ready returns why the queue cannot be suspended with these settings.
