@@ -254,38 +254,6 @@ func TestAIMDKeepsWhatItLearnsByQueue(t *testing.T) {
 	}
 }
 
-func TestPoliciesSurviveAnyFeatures(t *testing.T) {
-	verdicts := []model.Verdict{"", model.VerdictHeld, model.VerdictApplied, model.VerdictRefused, model.VerdictKept, model.VerdictReverted, model.VerdictFailed, model.VerdictAborted, model.VerdictAdvised}
-	rapid.Check(t, func(t *rapid.T) {
-		number := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{0, math.NaN(), math.Inf(1), math.Inf(-1), 40_000, 5_000}))
-		settings := rapid.Custom(func(t *rapid.T) model.Settings {
-			return model.Settings{
-				DeferHardIRQs:     rapid.Uint32().Draw(t, "defer"),
-				GROFlushTimeout:   time.Duration(rapid.OneOf(rapid.Int64(), rapid.Just(int64(0)), rapid.Int64Range(0, 1e6)).Draw(t, "flush")),
-				IRQSuspendTimeout: time.Duration(rapid.OneOf(rapid.Int64(), rapid.Just(int64(0))).Draw(t, "suspend")),
-			}
-		})
-		for _, spec := range []string{"aimd", "random", "base", "static:defer=1,flush=5us"} {
-			p, err := policy.Parse(spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range rapid.IntRange(1, 10).Draw(t, "windows") {
-				d := p.Decide(model.Features{
-					Active: settings.Draw(t, "active"), PacketRate: number.Draw(t, "rate"), RateChange: number.Draw(t, "change"),
-					Utilisation: number.Draw(t, "utilisation"), CostPerPacket: time.Duration(rapid.Int64().Draw(t, "cost")),
-					Quantile:  time.Duration(rapid.Int64().Draw(t, "quantile")),
-					Objective: model.Objective{SLO: time.Duration(rapid.Int64().Draw(t, "slo")), Quantile: 0.99},
-					Outcome:   model.Outcome{Verdict: rapid.SampledFrom(verdicts).Draw(t, "verdict"), From: settings.Draw(t, "from"), To: settings.Draw(t, "to"), CostChange: number.Draw(t, "cost change")},
-				})
-				if d.Why == "" {
-					t.Fatalf("%s gave no reason for %+v", spec, d)
-				}
-			}
-		}
-	})
-}
-
 func TestRandomIsUniformAndRepeatable(t *testing.T) {
 	p, same, other := parse(t, "random:seed=5"), parse(t, "random:seed=5"), parse(t, "random:seed=6")
 	counts := map[time.Duration]int{}

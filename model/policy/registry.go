@@ -22,7 +22,7 @@ type Kind struct {
 
 // Kinds returns every policy, ordered by name.
 func Kinds() []Kind {
-	kinds := []Kind{aimdKind(), baseKind(), randomKind(), staticKind()}
+	kinds := []Kind{aimdKind(), baseKind(), ladderKind(), piKind(), randomKind(), staticKind()}
 	slices.SortFunc(kinds, func(a, b Kind) int { return cmp.Compare(a.Name, b.Name) })
 	return kinds
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"time"
 
 	"autotune/model"
@@ -92,3 +93,47 @@ func suspendFor(f model.Features) time.Duration {
 func timersAreTheLoad(f model.Features) bool {
 	return f.Active.Mode() != model.ModeSuspension && f.Utilisation > fullCPU
 }
+
+// delaysByItself reports whether the flush timeout makes up so much of the SLO
+// that a larger one breaks it whatever it frees.
+func delaysByItself(f model.Features) bool {
+	return 2*f.Active.GROFlushTimeout >= f.Objective.SLO
+}
+
+// unobserved returns what a window lacks for a comparison of delay and cost;
+// empty when it lacks nothing.
+func unobserved(f model.Features) string {
+	switch {
+	case !(f.PacketRate > 0) || math.IsInf(f.PacketRate, 0):
+		return "no packets, nothing to learn"
+	case f.Quantile <= 0:
+		return "the delay was not observed"
+	case f.CostPerPacket <= 0:
+		return "the CPU cost is not known, so that nothing can be gained knowingly"
+	}
+	return ""
+}
+
+// broken reports whether the quantile is above the SLO. Without an SLO nothing
+// breaks it.
+func broken(f model.Features) bool {
+	return f.Objective.SLO > 0 && f.Quantile > f.Objective.SLO
+}
+
+// resting counts windows down for which a direction that failed is left alone;
+// each failure in a row doubles them.
+type resting struct {
+	left, failures int
+}
+
+const (
+	restFirst = 16
+	restMost  = 4096
+)
+
+func (r *resting) fail() {
+	r.left = min(restFirst<<min(r.failures, 10), restMost)
+	r.failures++
+}
+
+func (r *resting) tick() { r.left = max(0, r.left-1) }

@@ -29,6 +29,10 @@ func TestParse(t *testing.T) {
 		{"aimd:step=40us,max=200us", "aimd:start=20µs,step=40µs,backoff=0.6,min=0s,max=200µs"},
 		{"aimd:min=30us", "aimd:start=30µs,step=4µs,backoff=0.6,min=30µs,max=200µs"},
 		{"aimd:max=10us", "aimd:start=10µs,step=4µs,backoff=0.6,min=0s,max=10µs"},
+		{"ladder", "ladder:start=20µs,max=200µs,differ=0.02,tired=10"},
+		{"ladder:max=10us", "ladder:start=10µs,max=10µs,differ=0.02,tired=10"},
+		{"pi", "pi:target=0.9,p=0.2,i=0.5,start=20µs,min=8µs,max=200µs"},
+		{"pi:min=30us,p=0", "pi:target=0.9,p=0,i=0.5,start=30µs,min=30µs,max=200µs"},
 	}
 	for _, tc := range tests {
 		p, err := policy.Parse(tc.spec)
@@ -51,8 +55,8 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct {
 		spec, want string
 	}{
-		{"", `unknown policy ""; possible are aimd, base, random, static`},
-		{"greybox", "possible are aimd, base, random, static"},
+		{"", `unknown policy ""; possible are aimd, base, ladder, pi, random, static`},
+		{"greybox", "possible are aimd, base, ladder, pi, random, static"},
 		{"Static:defer=1", "unknown policy"},
 		{"base:x=1", `base takes no parameters, not "x=1"`},
 		{"base:", "base takes no parameters"},
@@ -75,6 +79,13 @@ func TestParseRefuses(t *testing.T) {
 		{"random:max=1us", "max=1us is out of range; possible are 8µs to 1s"},
 		{"random:seed=x", "seed=x is not a whole number from 0 to 9223372036854775807"},
 		{"random:seed=9223372036854775808", "from 0 to 9223372036854775807"},
+		{"ladder:tired=1", "tired=1 is not a whole number from 2 to 1000"},
+		{"ladder:differ=2", "differ=2 is not a number between 0 and 1"},
+		{"ladder:start=2ms", "start=2ms is above max=200µs"},
+		{"pi:i=0", "i=0 is not a number from 0.01 to 2"},
+		{"pi:p=NaN", "p=NaN is not a number from 0 to 2"},
+		{"pi:min=2ms", "min=2ms is above max=200µs"},
+		{"pi:start=5us", "start=5µs is below min=8µs"},
 		{"aimd:step=0us", "step=0us is out of range"},
 		{"aimd:backoff=1", "backoff=1 is not a number between 0 and 1"},
 		{"aimd:backoff=NaN", "not a number between 0 and 1"},

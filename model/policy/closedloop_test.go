@@ -1,0 +1,66 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"autotune/model/sim"
+)
+
+// The loads of one queue of the shipped preset, in requests per second: a
+// quarter and three quarters of what its core can do.
+const (
+	quarter       = 30_000
+	threeQuarters = 90_000
+)
+
+// closedLoop is what a policy is held to on the simulated host. The figures
+// leave room beside what was measured; what does nothing misses each by far.
+type closedLoop struct {
+	regime regime
+	load   sim.Load
+	// over is the largest share of windows above the SLO, and cost the largest
+	// CPU per packet relative to plain interrupts, in the second half.
+	over, cost float64
+}
+
+func closedLoops() map[string]closedLoop {
+	steps := sim.Steps{PerSecond: []float64{threeQuarters, quarter, threeQuarters, quarter, threeQuarters, quarter, threeQuarters, quarter}, Each: 5 * time.Second}
+	return map[string]closedLoop{
+		"deferral at constant load":   {deferralOnly, sim.Constant(threeQuarters), 0.10, 0.97},
+		"suspension at constant load": {preferring, sim.Constant(threeQuarters), 0.10, 0.97},
+		"deferral at changing load":   {deferralOnly, steps, 0.15, 0.95},
+		"suspension at changing load": {preferring, steps, 0.15, 0.95},
+	}
+}
+
+func (c closedLoop) trial(seed uint64) trial {
+	return trial{load: c.load, regime: c.regime, slo: 150 * time.Microsecond, window: 250 * time.Millisecond, duration: 40 * time.Second, seed: seed}
+}
+
+// met reports whether a run meets what the policy claims.
+func (c closedLoop) met(r, base ran) bool {
+	return r.overShare() <= c.over && r.perPacket <= c.cost*base.perPacket
+}
+
+func TestPoliciesHoldTheSLOForLessCPU(t *testing.T) {
+	for name, c := range closedLoops() {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(2) {
+				base := c.trial(seed).unguarded(t, parse(t, "base"))
+				if c.met(base, base) {
+					t.Errorf("seed %d: doing nothing passes, with %.0f%% of windows above the SLO", seed, 100*base.overShare())
+				}
+				for _, spec := range []string{"ladder", "pi"} {
+					r := c.trial(seed).unguarded(t, parse(t, spec))
+					t.Logf("seed %d: %s costs %.1f%% of plain interrupts, %.1f%% of windows above the SLO (%.0f%% of theirs), %d changes",
+						seed, spec, 100*r.perPacket/base.perPacket, 100*r.overShare(), 100*base.overShare(), r.changes)
+					if !c.met(r, base) {
+						t.Errorf("seed %d: %s costs %.1f%% of plain interrupts with %.1f%% of windows above the SLO, want at most %.0f%% and %.0f%%",
+							seed, spec, 100*r.perPacket/base.perPacket, 100*r.overShare(), 100*c.cost, 100*c.over)
+					}
+				}
+			}
+		})
+	}
+}
