@@ -51,7 +51,7 @@ func TestPoliciesHoldTheSLOForLessCPU(t *testing.T) {
 				if c.met(base, base) {
 					t.Errorf("seed %d: doing nothing passes, with %.0f%% of windows above the SLO", seed, 100*base.overShare())
 				}
-				for _, spec := range []string{"ladder", "pi"} {
+				for _, spec := range []string{"ladder", "pi", "linucb", "thompson", "safebo"} {
 					r := c.trial(seed).unguarded(t, parse(t, spec))
 					t.Logf("seed %d: %s costs %.1f%% of plain interrupts, %.1f%% of windows above the SLO (%.0f%% of theirs), %d changes",
 						seed, spec, 100*r.perPacket/base.perPacket, 100*r.overShare(), 100*base.overShare(), r.changes)

@@ -53,9 +53,7 @@ func (p *Random) Name() string { return fmt.Sprintf("random:seed=%d,max=%v", p.s
 func (p *Random) Decide(f model.Features) model.Decision {
 	r, ok := p.draws[f.Queue]
 	if !ok {
-		// A stream per queue keeps a queue's draws the same whatever other
-		// queues come and go.
-		r = rand.New(rand.NewPCG(p.seed, f.Queue.Netns^uint64(f.Queue.Ifindex)<<32^uint64(f.Queue.Index)))
+		r = rand.New(rand.NewPCG(p.seed, queueStream(f.Queue)))
 		p.draws[f.Queue] = r
 	}
 	flush := p.grid[r.IntN(len(p.grid))]

@@ -31,6 +31,9 @@ func TestParse(t *testing.T) {
 		{"aimd:max=10us", "aimd:start=10µs,step=4µs,backoff=0.6,min=0s,max=10µs"},
 		{"ladder", "ladder:start=20µs,max=200µs,differ=0.02,tired=10"},
 		{"ladder:max=10us", "ladder:start=10µs,max=10µs,differ=0.02,tired=10"},
+		{"linucb:seed=7", "linucb:seed=7,alpha=0.3,epsilon=0.02,max=200µs"},
+		{"thompson:draws=8", "thompson:seed=1,spread=0.3,draws=8,max=200µs"},
+		{"safebo:beta=2", "safebo:beta=2,points=60,start=20µs,max=200µs"},
 		{"pi", "pi:target=0.9,p=0.2,i=0.5,start=20µs,min=8µs,max=200µs"},
 		{"pi:min=30us,p=0", "pi:target=0.9,p=0,i=0.5,start=30µs,min=30µs,max=200µs"},
 	}
@@ -55,8 +58,8 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct {
 		spec, want string
 	}{
-		{"", `unknown policy ""; possible are aimd, base, ladder, pi, random, static`},
-		{"greybox", "possible are aimd, base, ladder, pi, random, static"},
+		{"", `unknown policy ""; possible are aimd, base, ladder, linucb, pi, random, safebo, static, thompson`},
+		{"greybox", "possible are aimd, base, ladder, linucb, pi, random, safebo, static, thompson"},
 		{"Static:defer=1", "unknown policy"},
 		{"base:x=1", `base takes no parameters, not "x=1"`},
 		{"base:", "base takes no parameters"},
@@ -79,6 +82,12 @@ func TestParseRefuses(t *testing.T) {
 		{"random:max=1us", "max=1us is out of range; possible are 8µs to 1s"},
 		{"random:seed=x", "seed=x is not a whole number from 0 to 9223372036854775807"},
 		{"random:seed=9223372036854775808", "from 0 to 9223372036854775807"},
+		{"linucb:epsilon=0", "epsilon=0 is not a number between 0 and 1"},
+		{"linucb:alpha=-1", "alpha=-1 is not a number from 0 to 10"},
+		{"thompson:draws=0", "draws=0 is not a whole number from 1 to 10000"},
+		{"thompson:max=1us", "max=1us is out of range; possible are 8µs to 256µs"},
+		{"safebo:points=3", "points=3 is not a whole number from 4 to 500"},
+		{"safebo:start=2ms", "start=2ms is above max=200µs"},
 		{"ladder:tired=1", "tired=1 is not a whole number from 2 to 1000"},
 		{"ladder:differ=2", "differ=2 is not a number between 0 and 1"},
 		{"ladder:start=2ms", "start=2ms is above max=200µs"},
