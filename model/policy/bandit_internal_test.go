@@ -42,7 +42,7 @@ func TestBanditsKeepTheirSizeAndStayDefinite(t *testing.T) {
 		p := make()
 		t.Run(p.Name(), func(t *testing.T) {
 			h := newHost()
-			over, windows := 0, 20_000
+			over, windows := 0, 6_000
 			for i := range windows {
 				f := h.show()
 				if i > windows/2 && broken(f) {

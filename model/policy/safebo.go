@@ -93,6 +93,9 @@ const (
 	// safeSurprise is the number of standard deviations, in two windows in a
 	// row, that prove the model wrong.
 	safeSurprise = 4
+	// safeApart is how far plain interrupts are from any timeout, so that
+	// neither tells anything of the other.
+	safeApart = 20
 	// safeRecent is the number of windows whose points outlive a surprise.
 	safeRecent = 4
 )
@@ -144,7 +147,7 @@ func newSafeQueue(f model.Features) *safeQueue {
 // position returns where a flush timeout lies at a load.
 func (q *safeQueue) position(flush time.Duration, load float64) []float64 {
 	if flush <= 0 {
-		return []float64{0, load, 3}
+		return []float64{0, load, safeApart}
 	}
 	return []float64{math.Log(float64(flush) / float64(gridStart)), load, 0}
 }
@@ -185,11 +188,15 @@ func (p *SafeBO) learn(q *safeQueue, at int, f model.Features) {
 	} else {
 		q.surprises = 0
 	}
-	if q.surprises >= 2 {
+	forgot := q.surprises >= 2
+	if forgot {
 		q.surprises = 0
 		q.keep(func(i int) bool { return q.turn-q.last[i] <= safeRecent })
 	}
 	if i, ok := q.cells[cell]; ok {
+		if forgot {
+			q.seen[i] = 0
+		}
 		q.seen[i] = min(q.seen[i]+1, safeMean)
 		n := float64(q.seen[i])
 		q.delay.Set(i, q.delay.Value(i)+(l-q.delay.Value(i))/n)
@@ -268,26 +275,13 @@ func (p *SafeBO) choose(q *safeQueue, at int, f model.Features) model.Decision {
 	for i := low; i <= high; i++ {
 		// Of the seed nothing is known at first; it is safe until it shows that
 		// it is not.
-		if upper(i) <= limit || i == seed && delay.Mean[i-low] <= 0 && math.Sqrt(delay.Variance[i-low]) > safeKnown {
+		if upper(i) <= limit || i == seed && delay.Mean[i-low] < safeKnown && math.Sqrt(delay.Variance[i-low]) > safeKnown {
 			safe = append(safe, i)
 		}
 	}
-	slo := func(x float64) time.Duration {
-		return time.Duration(float64(f.Objective.SLO) * math.Exp(x)).Round(100 * time.Nanosecond)
-	}
+	slo := func(x float64) time.Duration { return delayOf(x, f) }
 	if len(safe) == 0 {
-		least := low
-		for i := low; i <= high; i++ {
-			if upper(i) < upper(least) {
-				least = i
-			}
-		}
-		purpose := model.PurposeSafety
-		if !broken(f) {
-			purpose = model.PurposeExploration
-		}
-		return p.decide(f, least, purpose, fmt.Sprintf("nothing within reach is predicted below the SLO %v by %g standard deviations; %s is the nearest with %v",
-			f.Objective.SLO, p.options.Beta, describe(p.choices[least]), slo(upper(least))))
+		return p.retreat(f, seed, low, high, delay, upper)
 	}
 	best := safe[0]
 	for _, i := range safe {
@@ -309,6 +303,31 @@ func (p *SafeBO) choose(q *safeQueue, at int, f model.Features) model.Decision {
 	change := 100 * math.Expm1(cost.Mean[best-low]+q.base-math.Log(float64(f.CostPerPacket)))
 	return p.decide(f, best, purpose, fmt.Sprintf("%s is the cheapest of %d safe choices: cost %+.1f%% against now, %s at most %v of %v",
 		describe(p.choices[best]), len(safe), change, quantile(f), slo(upper(best)), f.Objective.SLO))
+}
+
+// delayOf returns the delay whose logarithm, relative to the SLO, is x.
+func delayOf(x float64, f model.Features) time.Duration {
+	return time.Duration(float64(f.Objective.SLO) * math.Exp(x)).Round(100 * time.Nanosecond)
+}
+
+// retreat answers where nothing is safe: while the SLO is broken, what is
+// expected to break it the least; otherwise what is the least likely to.
+func (p *SafeBO) retreat(f model.Features, seed, low, high int, delay *gp.Prediction, upper func(int) float64) model.Decision {
+	purpose, expected := model.PurposeExploration, upper
+	how := fmt.Sprintf("at most by %g standard deviations", p.options.Beta)
+	if broken(f) {
+		purpose, how = model.PurposeSafety, "on the mean"
+		expected = func(i int) float64 { return delay.Mean[i-low] }
+	}
+	// Of equals, the seed.
+	least := max(low, min(seed, high))
+	for i := low; i <= high; i++ {
+		if expected(i) < expected(least)-1e-6 {
+			least = i
+		}
+	}
+	return p.decide(f, least, purpose, fmt.Sprintf("nothing within reach is safe for the SLO %v; %s is the nearest to it, with %v %s",
+		f.Objective.SLO, describe(p.choices[least]), delayOf(expected(least), f), how))
 }
 
 // expander returns the safe position of the least certain delay that would, at
