@@ -15,12 +15,12 @@ import (
 // Bayesian linear model of it that forgets.
 
 const (
-	// banditKnots are the flush timeouts, an octave apart, between which the
-	// reward is taken to be linear in the logarithm: few enough to learn, and
-	// close enough together to show the edge where the SLO breaks.
-	banditKnots = 6
+	// banditKnots are the flush timeouts, half an octave apart, between which
+	// the reward is taken to be linear in the logarithm: few enough to learn,
+	// and close enough together to show the edge where the SLO breaks.
+	banditKnots = 11
 	// banditMost is the last knot: beyond it the model knows no difference.
-	banditMost = gridStart << (banditKnots - 1)
+	banditMost = gridStart << ((banditKnots - 1) / 2)
 	// banditSize is the number of features: each knot and plain interrupts,
 	// alone and times load, and the square of load.
 	banditSize = 2*(banditKnots+1) + 1
@@ -41,8 +41,8 @@ const (
 	// banditPenalty its slope in the logarithm of the delay, and banditWorst
 	// its most.
 	banditMargin  = 0.93
-	banditPenalty = 5
-	banditWorst   = 2
+	banditPenalty = 3
+	banditWorst   = 1.5
 )
 
 // banditQueue is what is known of one queue in one mode.
@@ -106,7 +106,7 @@ func (b *banditQueue) features(flush time.Duration, packetRate float64) {
 	if flush <= 0 {
 		set(banditKnots, 1)
 	} else {
-		at := max(0, min(math.Log2(float64(flush)/float64(gridStart)), banditKnots-1))
+		at := max(0, min(2*math.Log2(float64(flush)/float64(gridStart)), banditKnots-1))
 		low := min(int(at), banditKnots-2)
 		set(low, 1-(at-float64(low)))
 		set(low+1, at-float64(low))

@@ -63,3 +63,30 @@ func TestPoliciesHoldTheSLOForLessCPU(t *testing.T) {
 		})
 	}
 }
+
+// With the guards between, moves are fewer and later; what they do must still
+// be worth it, and no policy may leave the host worse than it was.
+func TestPoliciesThroughTheGuards(t *testing.T) {
+	for name, c := range closedLoops() {
+		t.Run(name, func(t *testing.T) {
+			base := c.trial().guarded(t, parse(t, "base"))
+			if c.metGuarded(base, base) {
+				t.Errorf("doing nothing passes, with %.0f%% of windows above the SLO", 100*base.overShare())
+			}
+			for _, spec := range []string{"ladder", "pi", "linucb", "thompson", "safebo"} {
+				r := c.trial().guarded(t, parse(t, spec))
+				t.Logf("%s costs %.1f%% of plain interrupts, %.1f%% of windows above the SLO (%.0f%% of theirs), %d changes",
+					spec, 100*r.perPacket/base.perPacket, 100*r.overShare(), 100*base.overShare(), r.changes)
+				if !c.metGuarded(r, base) {
+					t.Errorf("%s costs %.1f%% of plain interrupts with %.1f%% of windows above the SLO, of theirs %.1f%%",
+						spec, 100*r.perPacket/base.perPacket, 100*r.overShare(), 100*base.overShare())
+				}
+			}
+		})
+	}
+}
+
+// metGuarded reports whether half of the breaches are gone at no more CPU.
+func (c closedLoop) metGuarded(r, base ran) bool {
+	return r.overShare() <= base.overShare()/2 && r.perPacket <= 1.02*base.perPacket
+}

@@ -9,6 +9,7 @@ import (
 
 	"autotune/model"
 	"autotune/model/sim"
+	"autotune/tuner"
 )
 
 // regime is what a simulated host allows.
@@ -128,4 +129,57 @@ func featuresOf(s *model.Sample, objective model.Objective, previous float64) mo
 	f := w.Features(q.Queue, s.Active[q.Queue], objective, previous)
 	f.Suspension = model.SuspensionReadiness(s.Apps, q.NAPIID)
 	return f
+}
+
+// guarded runs a policy as a run does, by the loop with its guards.
+func (c trial) guarded(t testing.TB, p model.Policy) ran {
+	t.Helper()
+	s := c.simulator(t)
+	m := &meter{Simulator: s, trial: c}
+	queue := sim.SimulatedQueue(0)
+	loop, err := tuner.New(tuner.Options{
+		Source: m, Actuator: m, Policy: p,
+		Objective: model.Objective{SLO: c.slo, Quantile: hostQuantile},
+		CPUs:      map[model.Queue][]int{queue: {0}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loop.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	m.out.perPacket = m.cost.Seconds() / float64(m.packets)
+	return m.out
+}
+
+// meter measures what passes between a simulator and a loop.
+type meter struct {
+	*sim.Simulator
+	trial   trial
+	out     ran
+	cost    time.Duration
+	packets uint64
+}
+
+func (m *meter) Next(ctx context.Context) (model.Sample, error) {
+	s, err := m.Simulator.Next(ctx)
+	if err == nil && s.At > m.trial.duration/2 {
+		q := &s.Queues[0]
+		m.out.windows++
+		if q.Delay.Quantile(hostQuantile) > m.trial.slo {
+			m.out.over++
+		}
+		m.packets += q.Polls().Packets
+		m.cost += model.Costs(&s)[q.Queue]
+	}
+	return s, err
+}
+
+func (m *meter) Apply(ctx context.Context, c model.Config) (model.Config, error) {
+	out, err := m.Simulator.Apply(ctx, c)
+	for _, s := range out {
+		m.out.changes++
+		m.out.settings = append(m.out.settings, s)
+	}
+	return out, err
 }

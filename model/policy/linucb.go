@@ -22,13 +22,13 @@ type LinUCBOptions struct {
 
 // DefaultLinUCBOptions returns what the spec "linucb" stands for.
 func DefaultLinUCBOptions() LinUCBOptions {
-	return LinUCBOptions{Seed: 1, Alpha: 0.3, Epsilon: 0.02, Max: gridMost}
+	return LinUCBOptions{Seed: 1, Alpha: 1, Epsilon: 0.02, Max: gridMost}
 }
 
 func linUCBKind() Kind {
 	return Kind{
 		Name:    "linucb",
-		Usage:   "linucb[:seed=1,alpha=0.3,epsilon=0.02,max=200us]",
+		Usage:   "linucb[:seed=1,alpha=1,epsilon=0.02,max=200us]",
 		Summary: "contextual bandit: takes the choice of the highest upper confidence bound, and now and then any, with logged propensities",
 		keys:    []string{"seed", "alpha", "epsilon", "max"},
 		make: func(a *arguments) (model.Policy, error) {

@@ -24,13 +24,13 @@ type ThompsonOptions struct {
 
 // DefaultThompsonOptions returns what the spec "thompson" stands for.
 func DefaultThompsonOptions() ThompsonOptions {
-	return ThompsonOptions{Seed: 1, Spread: 0.3, Draws: 64, Max: gridMost}
+	return ThompsonOptions{Seed: 1, Spread: 1, Draws: 64, Max: gridMost}
 }
 
 func thompsonKind() Kind {
 	return Kind{
 		Name:    "thompson",
-		Usage:   "thompson[:seed=1,spread=0.3,draws=64,max=200us]",
+		Usage:   "thompson[:seed=1,spread=1,draws=64,max=200us]",
 		Summary: "contextual bandit: takes the best choice of a model drawn from the posterior, with estimated propensities",
 		keys:    []string{"seed", "spread", "draws", "max"},
 		make: func(a *arguments) (model.Policy, error) {
