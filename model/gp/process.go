@@ -49,7 +49,7 @@ func (p *Process) Value(i int) float64 { return p.values[i] }
 func (p *Process) Add(x []float64, y float64) error {
 	n := len(p.points)
 	var next mat.Cholesky
-	ok := false
+	var ok bool
 	if n == 0 {
 		ok = next.Factorize(mat.NewSymDense(1, []float64{p.kernel.Cov(x, x) + p.noise}))
 	} else {

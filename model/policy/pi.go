@@ -122,6 +122,7 @@ func (p *PI) Decide(f model.Features) model.Decision {
 		q.previous = math.NaN()
 	case model.VerdictKept:
 		q.up = resting{}
+	default:
 	}
 	switch {
 	case !(f.PacketRate > 0) || math.IsInf(f.PacketRate, 0):

@@ -292,7 +292,7 @@ func (p *SafeBO) choose(q *safeQueue, at int, f model.Features) model.Decision {
 	if slices.Contains(safe, at) && lower(at)-lower(best) < banditGain {
 		best = at
 	}
-	if probe, beyond, ok := p.expander(q, f, safe, best, low, high, delay, lower, cost.Mean[best-low]); ok {
+	if probe, beyond, ok := p.expander(q, f, safe, low, high, delay, lower, cost.Mean[best-low]); ok {
 		return p.decide(f, probe, model.PurposeExploration, fmt.Sprintf("%s is safe, at most %v of %v; measured well it would prove %s safe",
 			describe(p.choices[probe]), slo(upper(probe)), f.Objective.SLO, describe(p.choices[beyond])))
 	}
@@ -332,7 +332,7 @@ func (p *SafeBO) retreat(f model.Features, seed, low, high int, delay *gp.Predic
 
 // expander returns the safe position of the least certain delay that would, at
 // its most optimistic, prove safe a neighbour that may be cheaper than the best.
-func (p *SafeBO) expander(q *safeQueue, f model.Features, safe []int, best, low, high int, delay *gp.Prediction, lower func(int) float64, cost float64) (probe, beyond int, ok bool) {
+func (p *SafeBO) expander(q *safeQueue, f model.Features, safe []int, low, high int, delay *gp.Prediction, lower func(int) float64, cost float64) (probe, beyond int, ok bool) {
 	if f.RateChange > 0.2 || f.Utilisation > fullCPU || broken(f) || q.turn < 2 {
 		return 0, 0, false
 	}
