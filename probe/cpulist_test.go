@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"autotune/model"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -31,7 +33,7 @@ func TestParseCPUList(t *testing.T) {
 		{"none", "\n", nil, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseCPUList(tt.text)
+			got, err := model.ParseCPUList(tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +46,7 @@ func TestParseCPUList(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"a", "1-", "-1", "3-1", "0,,1", "0-99999999", "4294967296", "0-65535,0-65535"} {
-		if got, err := parseCPUList(text); err == nil {
+		if got, err := model.ParseCPUList(text); err == nil {
 			t.Errorf("CPU list %q was read as %d CPUs, want an error", text, len(got))
 		}
 	}
@@ -55,12 +57,12 @@ func FuzzParseCPUList(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		cpus, err := parseCPUList(text)
+		cpus, err := model.ParseCPUList(text)
 		if err != nil {
 			return
 		}
 		for _, cpu := range cpus {
-			if cpu < 0 || cpu >= maxCPU {
+			if cpu < 0 || cpu >= model.MaxCPU {
 				t.Errorf("%q holds CPU %d", text, cpu)
 			}
 		}

@@ -206,7 +206,7 @@ func (j judge) placement(c model.EpollContext) Answer {
 			elsewhere++
 		}
 	}
-	a.Detail = fmt.Sprintf("polled on CPU %s, threads may run on %s", cpuList(polled), cpuList(union(threads)))
+	a.Detail = fmt.Sprintf("polled on CPU %s, threads may run on %s", model.FormatCPUList(polled), model.FormatCPUList(union(threads)))
 	switch {
 	case elsewhere > 0:
 		a.Verdict = No
@@ -410,24 +410,4 @@ func countOf(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// cpuList writes CPUs, ascending and each once, in the kernel's list format.
-func cpuList(cpus []int) string {
-	text := ""
-	for i := 0; i < len(cpus); {
-		end := i
-		for end+1 < len(cpus) && cpus[end+1] == cpus[end]+1 {
-			end++
-		}
-		if text != "" {
-			text += ","
-		}
-		text += fmt.Sprint(cpus[i])
-		if end > i {
-			text += fmt.Sprintf("-%d", cpus[end])
-		}
-		i = end + 1
-	}
-	return text
 }
