@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"autotune/actuate/placement"
 	"autotune/model"
 )
 
@@ -70,6 +71,12 @@ type Host struct {
 	base     *baseline
 	last     *intent
 	restored bool
+
+	// placer moves threads and interrupts, placed is what it has moved, and
+	// leftAlone what another writer has moved since.
+	placer    placement.System
+	placed    *placed
+	leftAlone map[placement.Item]bool
 }
 
 // Open finds the interfaces and, unless ReadOnly, takes them over: it locks
@@ -107,6 +114,7 @@ func (h *Host) open(ctx context.Context, system System, o Options) error {
 	if h.kernel, err = system.Open(o.Namespace); err != nil {
 		return err
 	}
+	h.placer = system.Placement(h.kernel)
 	if err := h.findLinks(o.Ifaces); err != nil {
 		return err
 	}
@@ -202,7 +210,7 @@ func (h *Host) takeOver(ctx context.Context, system System, o Options) error {
 	if err != nil {
 		return err
 	}
-	if len(report.Knobs) > 0 {
+	if !report.Empty() {
 		h.recovered = append(h.recovered, report)
 	}
 	if !report.Settled {
@@ -352,14 +360,16 @@ func (h *Host) Restore(ctx context.Context) (Report, error) {
 		if report.Knobs, err = restoreDevices(ctx, h.kernel, h.base, h.last); err != nil {
 			return report, fmt.Errorf("restore: %w", err)
 		}
-	} else {
+	}
+	report.Placements = restorePlaced(ctx, h.placer, h.placed)
+	if h.last == nil && h.placed == nil {
 		report.Note = "nothing was written"
 	}
 	if err := settle(&report, h.files, h.base, h.held); err != nil {
 		return report, err
 	}
 	if report.Settled {
-		h.base, h.last = nil, nil
+		h.base, h.last, h.placed = nil, nil, nil
 	}
 	return report, nil
 }
@@ -374,7 +384,7 @@ func (h *Host) Close() error {
 
 func (h *Host) release() error {
 	var errs []error
-	if h.base != nil && h.last == nil {
+	if h.base != nil && h.last == nil && h.placed == nil {
 		var report Report
 		errs = append(errs, settle(&report, h.files, h.base, h.held))
 		h.base = nil
@@ -384,7 +394,7 @@ func (h *Host) release() error {
 	}
 	if h.kernel != nil {
 		errs = append(errs, h.kernel.Close())
-		h.kernel = nil
+		h.kernel, h.placer = nil, nil
 	}
 	return errors.Join(errs...)
 }

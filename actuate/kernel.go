@@ -1,9 +1,11 @@
 package actuate
 
 import (
+	"os"
 	"time"
 
 	"autotune/actuate/netdev"
+	"autotune/actuate/placement"
 	"autotune/model"
 )
 
@@ -18,6 +20,10 @@ type System interface {
 	// reached, trying ref first. It returns [model.ErrGone] where there is
 	// none.
 	Find(inode uint64, ref NamespaceRef) (Kernel, error)
+	// Placement reads and writes on which CPUs threads run and interrupts go.
+	// Packet steering is that of k's devices; nil means that their namespace
+	// no longer exists.
+	Placement(k Kernel) placement.System
 }
 
 // Kernel is what one network namespace offers. Errors wrap the sentinels of
@@ -47,6 +53,9 @@ type Kernel interface {
 	// anything: nil, or an error that wraps [netdev.ErrUnsupported]. Whether it
 	// is permitted is not said.
 	CheckSet() error
+	// QueueDir is the directory of a receive queue in a sysfs that shows the
+	// device; its root is the kernel's to close.
+	QueueDir(link Link, index int) (*os.Root, string, error)
 	// RxQueues counts the receive queues in use of a device, by sysfs.
 	RxQueues(link Link) (int, error)
 	// Defaults reads the device-level values, which a re-created NAPI takes.

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"autotune/actuate/coalesce"
 	"autotune/actuate/netdev"
+	"autotune/actuate/placement"
 	"autotune/model"
 
 	"github.com/jsimonetti/rtnetlink/v2"
@@ -28,6 +30,20 @@ func (Live) BootID() (string, error) {
 		return "", fmt.Errorf("read the boot ID: %w", err)
 	}
 	return strings.TrimSpace(string(id)), nil
+}
+
+// Placement implements [System].
+func (Live) Placement(k Kernel) placement.System {
+	return placement.Host{Procfs: procfsRoot, Queue: func(q model.Queue) (*os.Root, string, error) {
+		if k == nil || k.Inode() != q.Netns {
+			return nil, "", fmt.Errorf("its network namespace: %w", model.ErrGone)
+		}
+		link, err := k.LinkAt(q.Ifindex)
+		if err != nil {
+			return nil, "", err
+		}
+		return k.QueueDir(link, q.Index)
+	}}
 }
 
 // Open implements [System].
@@ -213,6 +229,11 @@ func (k *liveKernel) CheckSet() error {
 		return k.noFamily
 	}
 	return k.netdev.CheckSet()
+}
+
+func (k *liveKernel) QueueDir(link Link, index int) (*os.Root, string, error) {
+	root, err := k.sysfs.root(link)
+	return root, path.Join(classNet(link.Name), "queues", "rx-"+strconv.Itoa(index)), err
 }
 
 func (k *liveKernel) RxQueues(link Link) (int, error) { return k.sysfs.rxQueues(link) }

@@ -80,6 +80,8 @@ type Report struct {
 	// report on: no state, nothing written, another boot.
 	Note  string       `json:"note"`
 	Knobs []KnobReport `json:"knobs"`
+	// Placements are threads, interrupts and packet steering that were moved.
+	Placements []PlacementReport `json:"placements"`
 	// Settled means that nothing is left to do and the state was removed.
 	Settled bool `json:"settled"`
 }
@@ -98,10 +100,35 @@ func (r Report) String() string {
 		}
 		fmt.Fprintln(&b, k)
 	}
+	for _, p := range r.Placements {
+		if p.Outcome == OutcomeUnchanged {
+			unchanged++
+			continue
+		}
+		fmt.Fprintln(&b, p)
+	}
 	if unchanged > 0 {
 		fmt.Fprintf(&b, "%d values were already the originals\n", unchanged)
 	}
 	return b.String()
+}
+
+// Empty reports whether there was nothing to restore.
+func (r Report) Empty() bool { return len(r.Knobs)+len(r.Placements) == 0 }
+
+// allSettled reports whether nothing is left to restore.
+func (r Report) allSettled() bool {
+	for _, k := range r.Knobs {
+		if !k.Outcome.settled() {
+			return false
+		}
+	}
+	for _, p := range r.Placements {
+		if !p.Outcome.settled() {
+			return false
+		}
+	}
+	return true
 }
 
 // settledFor reports whether nothing of the device is left to restore.

@@ -54,6 +54,10 @@ func restoreState(ctx context.Context, system System, stateDir string, held *loc
 	if err != nil {
 		return report, fmt.Errorf("restore: %w", err)
 	}
+	moved, err := files.loadPlaced(base)
+	if err != nil {
+		return report, fmt.Errorf("restore: %w", err)
+	}
 	bootID, err := system.BootID()
 	if err != nil {
 		return report, fmt.Errorf("restore: %w", err)
@@ -70,13 +74,11 @@ func restoreState(ctx context.Context, system System, stateDir string, held *loc
 			return report, fmt.Errorf("restore: %w", err)
 		}
 	}
-	if last == nil {
+	if last == nil && moved == nil {
 		report.Note = "the run had written nothing yet: nothing to restore"
-	} else {
-		report.Knobs, err = restoreNamespace(ctx, system, base, last)
-		if err != nil {
-			return report, fmt.Errorf("restore: %w", err)
-		}
+	}
+	if err := restoreNamespace(ctx, system, base, last, moved, &report); err != nil {
+		return report, fmt.Errorf("restore: %w", err)
 	}
 	return report, settle(&report, files, base, held)
 }
@@ -97,17 +99,15 @@ func stateDirectory(dir string) (string, error) {
 
 // settle removes the state once nothing is left to do.
 func settle(report *Report, files store, base *baseline, held *locks) error {
-	for _, k := range report.Knobs {
-		if !k.Outcome.settled() {
-			return nil
-		}
+	if !report.allSettled() {
+		return nil
 	}
 	// The intent goes before the records: a state that no record names must not
 	// say that something was written, since another run may write the same
 	// value later. The baseline goes after them: a record whose state is missing
 	// then always means that somebody deleted the originals, never a clean-up
 	// cut short.
-	if err := files.remove(intentFile); err != nil {
+	if err := errors.Join(files.remove(intentFile), files.remove(placementFile)); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	for _, d := range base.Devices {
@@ -131,20 +131,32 @@ func settle(report *Report, files store, base *baseline, held *locks) error {
 	return nil
 }
 
-func restoreNamespace(ctx context.Context, system System, base *baseline, last *intent) (reports []KnobReport, err error) {
+// restoreNamespace puts back what was written, into the report. Threads and
+// interrupts are the machine's, and go back also where the namespace is gone.
+func restoreNamespace(ctx context.Context, system System, base *baseline, last *intent, moved *placed, report *Report) (err error) {
+	if last == nil && moved == nil {
+		return nil
+	}
 	gone := fmt.Sprintf("network namespace %v no longer exists", base.Namespace.NamespaceRef)
 	kernel, err := system.Find(base.Namespace.Inode, base.Namespace.NamespaceRef)
-	if errors.Is(err, model.ErrGone) {
-		return unreachable(base, last, gone), nil
+	found := err == nil
+	switch {
+	case found:
+		defer func() { err = errors.Join(err, kernel.Close()) }()
+		found = base.Namespace.is(kernel.Inode(), kernel.Cookie())
+	case !errors.Is(err, model.ErrGone):
+		return err
 	}
-	if err != nil {
-		return nil, err
+	if !found {
+		report.Knobs = unreachable(base, last, gone)
+		report.Placements = restorePlaced(ctx, system.Placement(nil), moved)
+		return ctx.Err()
 	}
-	defer func() { err = errors.Join(err, kernel.Close()) }()
-	if !base.Namespace.is(kernel.Inode(), kernel.Cookie()) {
-		return unreachable(base, last, gone), nil
+	if report.Knobs, err = restoreDevices(ctx, kernel, base, last); err != nil {
+		return err
 	}
-	return restoreDevices(ctx, kernel, base, last)
+	report.Placements = restorePlaced(ctx, system.Placement(kernel), moved)
+	return ctx.Err()
 }
 
 // restoreDevices puts back all devices of a baseline. The error is ctx's.

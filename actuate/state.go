@@ -102,6 +102,9 @@ func (e *StateError) Error() string {
 	switch {
 	case errors.Is(e.Err, errStateVersion):
 		remedy = "restore with that version"
+	case name == placementFile:
+		remedy = "which threads and interrupts autotune moved cannot be known from it: look at /proc/irq/*/smp_affinity_list and `taskset -cp PID`, " +
+			"put them back by hand, then delete it and run `autotune restore` for the rest"
 	case name == intentFile:
 		remedy = "which values autotune wrote cannot be known from it, but what the interfaces were set to before is in " +
 			filepath.Join(dir, baselineFile) + ": put that back by hand (`autotune list` shows the present values), then delete both files"
@@ -345,7 +348,7 @@ func (s store) remove(name string) error {
 
 // archive sets the state of an earlier boot aside.
 func (s store) archive() error {
-	for _, name := range []string{intentFile, baselineFile} {
+	for _, name := range []string{intentFile, placementFile, baselineFile} {
 		s.at("archive " + name)
 		err := os.Rename(s.path(name), s.path(name)+archiveSuffix)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -2,6 +2,7 @@ package memkernel
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -69,6 +70,11 @@ func (n *Namespace) Cookie() uint64 {
 
 // Close implements [actuate.Kernel].
 func (n *Namespace) Close() error { return nil }
+
+// QueueDir implements [actuate.Kernel]: this machine has no files.
+func (n *Namespace) QueueDir(link actuate.Link, _ int) (*os.Root, string, error) {
+	return nil, "", fmt.Errorf("sysfs of %s: %w", link.Name, model.ErrGone)
+}
 
 // Alive implements [actuate.Kernel].
 func (n *Namespace) Alive() error {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"autotune/actuate"
+	"autotune/actuate/placement"
 	"autotune/model"
 )
 
@@ -43,11 +44,14 @@ type System struct {
 	namespaces []*Namespace
 	nextInode  uint64
 	nextNAPI   uint32
+	placements *Placements
 }
 
 // New returns a machine without namespaces.
 func New() *System {
-	return &System{nextInode: 4026532000, nextNAPI: 8193, boots: 1}
+	s := &System{nextInode: 4026532000, nextNAPI: 8193, boots: 1}
+	s.placements = &Placements{system: s, cpus: map[placement.Item]string{}}
+	return s
 }
 
 // AddNamespace makes a named namespace.

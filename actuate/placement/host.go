@@ -113,7 +113,9 @@ func (h Host) setThread(i Item, cpus []int) error {
 	return explain(fmt.Sprintf("set the CPUs of %v: sched_setaffinity", i), unix.SchedSetaffinity(i.TID, &set))
 }
 
-// Thread reads when a thread started and where it may run.
+// Thread reads when a thread started and where it may run, also on CPUs that are
+// offline now, which sched_getaffinity(2) leaves out: only so the original can
+// be put back whole.
 func (h Host) Thread(tid int) (Thread, error) {
 	stat, err := os.ReadFile(filepath.Join(h.Procfs, strconv.Itoa(tid), "stat"))
 	if err != nil {
@@ -123,17 +125,18 @@ func (h Host) Thread(tid int) (Thread, error) {
 	if err != nil {
 		return Thread{}, fmt.Errorf("read thread %d: %w", tid, err)
 	}
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(tid, &set); err != nil {
-		return Thread{}, explain(fmt.Sprintf("read the CPUs of thread %d: sched_getaffinity", tid), err)
+	status, err := os.ReadFile(filepath.Join(h.Procfs, strconv.Itoa(tid), "status"))
+	if err != nil {
+		return Thread{}, explain(fmt.Sprintf("read thread %d", tid), err)
 	}
 	t := Thread{TID: tid, Started: started}
-	for cpu := range 8 * len(set) * 8 {
-		if set.IsSet(cpu) {
-			t.CPUs = append(t.CPUs, cpu)
+	for line := range strings.Lines(string(status)) {
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			t.CPUs, err = model.ParseCPUList(list)
+			return t, err
 		}
 	}
-	return t, nil
+	return Thread{}, fmt.Errorf("read thread %d: its status has no Cpus_allowed_list", tid)
 }
 
 // Interrupt reads where an interrupt may go and goes.

@@ -25,11 +25,11 @@ const (
 
 // Item is one thing whose CPUs can be set. It is comparable, and names the same
 // thing for as long as the machine is up: a thread by its ID and start time, a
-// queue by its device, and an interrupt by number and queue.
+// queue by its device, and an interrupt by its number.
 type Item struct {
 	Kind Kind `json:"kind"`
-	// Queue is the receive queue that it serves; zero for a thread of an
-	// application.
+	// Queue is the receive queue that a NAPI thread or packet steering is of;
+	// zero for others, which can serve several.
 	Queue model.Queue `json:"queue"`
 	// TID and Started name a thread; Started is its start in clock ticks since
 	// boot (field 22 of /proc/PID/stat).

@@ -37,7 +37,7 @@ type Finding struct {
 //
 // Queues are given CPUs so that as few as possible share one.
 func Judge(f Facts) []Finding {
-	j := judge{facts: f, claimed: map[int]int{}}
+	j := judge{facts: f, claimed: map[int]int{}, shared: map[uint32]bool{}}
 	for i := range f.Queues {
 		// Those that stay where they are come first.
 		if polled := f.Queues[i].polledOn(); len(polled) == 1 {
@@ -55,6 +55,9 @@ type judge struct {
 	facts Facts
 	// claimed counts the queues that each CPU polls.
 	claimed map[int]int
+	// shared are the interrupts that went to a queue already: one that serves
+	// several follows the first.
+	shared map[uint32]bool
 }
 
 func (j *judge) queue(q *Queue) Finding {
@@ -166,9 +169,10 @@ func (j *judge) moveNAPI(q *Queue, target []int, why string, say func(consequenc
 		say("its thread may poll elsewhere than where packets are read", fmt.Sprintf("NAPI thread %d goes to CPU %s", t.TID, to))
 	}
 	irq := q.IRQ
-	if irq == nil {
+	if irq == nil || j.shared[irq.Number] {
 		return moves
 	}
+	j.shared[irq.Number] = true
 	delivered := irq.Effective
 	if len(delivered) == 0 {
 		delivered = irq.Affinity
@@ -181,7 +185,7 @@ func (j *judge) moveNAPI(q *Queue, target []int, why string, say func(consequenc
 			fmt.Sprintf("it is irqbalance's (pid %d), which would move it back: stop it, or ban the interrupt (--banirq=%d)", j.facts.Balancer, irq.Number))
 	default:
 		moves = append(moves, Move{
-			Item: Item{Kind: KindIRQ, Queue: q.Queue, IRQ: irq.Number},
+			Item: Item{Kind: KindIRQ, IRQ: irq.Number},
 			From: model.FormatCPUList(irq.Affinity), To: to, Why: why,
 		})
 		say("its interrupt goes elsewhere than where packets are read", fmt.Sprintf("interrupt %d goes to CPU %s", irq.Number, to))
@@ -209,7 +213,7 @@ func (j *judge) moveWorkers(q *Queue, workers []Worker, at []int, say func(conse
 			say(name+" may run elsewhere than where its packets are polled", "its process was not selected, so it is left alone")
 		default:
 			moves = append(moves, Move{
-				Item: Item{Kind: KindThread, Queue: q.Queue, TID: w.TID, Started: w.Started},
+				Item: Item{Kind: KindThread, TID: w.TID, Started: w.Started},
 				From: model.FormatCPUList(w.CPUs), To: model.FormatCPUList(want), Why: reason,
 			})
 			say(name+" may run elsewhere than where its packets are polled", fmt.Sprintf("thread %d goes to CPU %s", w.TID, model.FormatCPUList(want)))
