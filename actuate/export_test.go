@@ -42,6 +42,9 @@ func (c *Crashable) Crash() {
 		}
 		for _, l := range held.held {
 			_ = l.f.Close()
+			if l.socket != nil {
+				_ = l.socket.Close()
+			}
 		}
 		held.held = nil
 	}

@@ -203,6 +203,9 @@ func (h *Host) takeOver(ctx context.Context, system System, o Options) error {
 		if err != nil {
 			return err
 		}
+		if err := h.held.claim(h.kernel, d.link.Index, d.link.Name); err != nil {
+			return err
+		}
 		keep[l.path] = true
 		taken[d] = l
 	}

@@ -1,6 +1,7 @@
 package actuate
 
 import (
+	"io"
 	"os"
 	"time"
 
@@ -41,6 +42,9 @@ type Kernel interface {
 	// opened by no longer leads to it: the open sockets keep a deleted
 	// namespace alive, and nobody else would notice.
 	Alive() error
+	// Claim makes this process the only one that may tune the device, until
+	// the claim is closed or the process ends, or returns a [LockedError].
+	Claim(ifindex int) (io.Closer, error)
 	// Link and LinkAt look a device up; [model.ErrGone] where there is none.
 	Link(name string) (Link, error)
 	LinkAt(ifindex int) (Link, error)

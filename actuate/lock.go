@@ -76,6 +76,9 @@ func (e *LockedError) Error() string {
 type lock struct {
 	path string
 	f    *os.File
+	// socket is beside the file of a device whose namespace is open: see
+	// [locks.claim].
+	socket io.Closer
 }
 
 // errStaleLock: the file was removed by its owner between opening and locking.
@@ -217,6 +220,9 @@ func (l *lock) release(clean bool) error {
 	var err error
 	if clean {
 		err = os.Remove(l.path)
+	}
+	if l.socket != nil {
+		err = errors.Join(err, l.socket.Close())
 	}
 	return errors.Join(err, l.f.Close())
 }

@@ -77,7 +77,7 @@ func restoreState(ctx context.Context, system System, stateDir string, held *loc
 	if last == nil && moved == nil {
 		report.Note = "the run had written nothing yet: nothing to restore"
 	}
-	if err := restoreNamespace(ctx, system, base, last, moved, &report); err != nil {
+	if err := restoreNamespace(ctx, system, base, last, moved, held, &report); err != nil {
 		return report, fmt.Errorf("restore: %w", err)
 	}
 	return report, settle(&report, files, base, held)
@@ -133,7 +133,7 @@ func settle(report *Report, files store, base *baseline, held *locks) error {
 
 // restoreNamespace puts back what was written, into the report. Threads and
 // interrupts are the machine's, and go back also where the namespace is gone.
-func restoreNamespace(ctx context.Context, system System, base *baseline, last *intent, moved *placed, report *Report) (err error) {
+func restoreNamespace(ctx context.Context, system System, base *baseline, last *intent, moved *placed, held *locks, report *Report) (err error) {
 	if last == nil && moved == nil {
 		return nil
 	}
@@ -151,6 +151,11 @@ func restoreNamespace(ctx context.Context, system System, base *baseline, last *
 		report.Knobs = unreachable(base, last, gone)
 		report.Placements = restorePlaced(ctx, system.Placement(nil), moved)
 		return ctx.Err()
+	}
+	for _, d := range base.Devices {
+		if err := held.claim(kernel, d.Ifindex, d.Ifname); err != nil {
+			return err
+		}
 	}
 	if report.Knobs, err = restoreDevices(ctx, kernel, base, last); err != nil {
 		return err

@@ -2,6 +2,7 @@ package memkernel
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ type Namespace struct {
 	deleted   bool
 	nextIndex int
 	devices   []*Device
+	claims    map[int]bool
 }
 
 // AddDevice makes a device that is up, with as many receive as transmit
@@ -70,6 +72,33 @@ func (n *Namespace) Cookie() uint64 {
 
 // Close implements [actuate.Kernel].
 func (n *Namespace) Close() error { return nil }
+
+// Claim implements [actuate.Kernel].
+func (n *Namespace) Claim(ifindex int) (io.Closer, error) {
+	n.system.mu.Lock()
+	defer n.system.mu.Unlock()
+	if n.claims[ifindex] {
+		return nil, &actuate.LockedError{What: fmt.Sprintf("interface %d", ifindex), Path: "memory", PID: os.Getpid()}
+	}
+	if n.claims == nil {
+		n.claims = map[int]bool{}
+	}
+	n.claims[ifindex] = true
+	return claim{n, ifindex}, nil
+}
+
+type claim struct {
+	ns      *Namespace
+	ifindex int
+}
+
+// Close implements [io.Closer].
+func (c claim) Close() error {
+	c.ns.system.mu.Lock()
+	defer c.ns.system.mu.Unlock()
+	delete(c.ns.claims, c.ifindex)
+	return nil
+}
 
 // QueueDir implements [actuate.Kernel]: this machine has no files.
 func (n *Namespace) QueueDir(link actuate.Link, _ int) (*os.Root, string, error) {
