@@ -24,4 +24,6 @@ const (
 	FindingOK       FindingState = "ok"
 	FindingDegraded FindingState = "degraded"
 	FindingMissing  FindingState = "missing"
+	// FindingUnknown: it could not be found out.
+	FindingUnknown FindingState = "unknown"
 )

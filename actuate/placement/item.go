@@ -78,8 +78,8 @@ type System interface {
 // Move is one item to be set to other CPUs.
 type Move struct {
 	Item Item   `json:"item"`
-	From string `json:"from"`
-	To   string `json:"to"`
+	From string `json:"from_cpus"`
+	To   string `json:"to_cpus"`
 	Why  string `json:"why"`
 }
 

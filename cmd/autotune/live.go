@@ -124,8 +124,8 @@ func (c *listCmd) checkLive() error {
 	switch {
 	case !c.Live && (c.Duration != 0 || c.Interval != 0 || c.ProbeBudget != 0):
 		return errors.New("--duration, --interval and --probe-budget are for --live")
-	case c.Interval < 0 || c.Interval > 0 && c.Interval < minWindow:
-		return fmt.Errorf("--interval %v: at least %v", c.Interval, minWindow)
+	case c.Interval != 0 && (c.Interval < minWindow || c.Interval > maxWindow):
+		return intervalError(c.Interval)
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %v: leave it out to go on until stopped", c.Duration)
 	}

@@ -30,8 +30,8 @@ const maxRecordSampleEvery = 1 << 16
 
 func (c *recordCmd) check(std streams) error {
 	switch {
-	case c.Interval < minWindow:
-		return fmt.Errorf("--interval %v: at least %v", c.Interval, minWindow)
+	case c.Interval < minWindow || c.Interval > maxWindow:
+		return intervalError(c.Interval)
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %v: leave it out to record until stopped", c.Duration)
 	case c.SampleEvery < 1 || c.SampleEvery > maxRecordSampleEvery:

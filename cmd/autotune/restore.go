@@ -33,7 +33,7 @@ func (c *restoreCmd) Run(ctx context.Context, std streams) error {
 	} else {
 		fmt.Fprint(std.out, report)
 	}
-	if err == nil && len(report.Knobs) == 0 {
+	if err == nil && report.Empty() {
 		others, err := actuate.Leftovers("")
 		if err != nil {
 			fmt.Fprintf(std.err, "whether other runs left something is not known: %v\n", err)
@@ -66,6 +66,14 @@ func printRestore(w io.Writer, r actuate.Report) error {
 			return err
 		}
 	}
+	for _, p := range r.Placements {
+		if err := printJSON(w, struct {
+			Kind string `json:"kind"`
+			actuate.PlacementReport
+		}{"placement_restored", p}); err != nil {
+			return err
+		}
+	}
 	return printJSON(w, struct {
 		Kind     string `json:"kind"`
 		StateDir string `json:"state_dir"`
@@ -78,7 +86,7 @@ func printRestore(w io.Writer, r actuate.Report) error {
 func restoredText(r actuate.Report) string {
 	others := foreignOnly(r)
 	switch {
-	case len(r.Knobs) == 0:
+	case r.Empty():
 		return "nothing was written, so there is nothing to put back\n"
 	case others == "":
 		return "the originals are back, verified by reading them\n"
@@ -95,6 +103,13 @@ func foreignOnly(r actuate.Report) string {
 		case actuate.OutcomeUnchanged, actuate.OutcomeRestored:
 		default:
 			fmt.Fprintln(&b, k)
+		}
+	}
+	for _, p := range r.Placements {
+		switch p.Outcome {
+		case actuate.OutcomeUnchanged, actuate.OutcomeRestored, actuate.OutcomeGone:
+		default:
+			fmt.Fprintln(&b, p)
 		}
 	}
 	return b.String()

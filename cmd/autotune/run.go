@@ -32,6 +32,7 @@ type runCmd struct {
 	Duration    time.Duration `help:"End after this time; until stopped by default."`
 	Keep        bool          `help:"At the end leave the last setting that held, instead of the originals."`
 	Trace       string        `help:"Write all that is seen, written and decided to this file, which must not exist." type:"path" placeholder:"FILE"`
+	Placement   placeMode     `help:"Where packets are polled and read: observe says what should move, align moves it (threads, interrupts; packet steering off)." enum:",observe,align" default:"" placeholder:"observe|align"`
 	State       string        `help:"Directory of the originals and the journal." placeholder:"DIR"`
 	MaxFlush    time.Duration `help:"Hard upper bound of gro-flush-timeout." default:"10ms"`
 	MaxSuspend  time.Duration `help:"Hard upper bound of irq-suspend-timeout." default:"1s"`
@@ -40,8 +41,17 @@ type runCmd struct {
 	JSON        bool          `help:"One object per line." name:"json"`
 }
 
-// minWindow is the shortest window that the probes allow.
-const minWindow = 10 * time.Millisecond
+const (
+	// minWindow is the shortest window that the probes allow.
+	minWindow = 10 * time.Millisecond
+	// maxWindow is the longest after which a decision is still about the load
+	// that there is.
+	maxWindow = time.Minute
+)
+
+func intervalError(d time.Duration) error {
+	return fmt.Errorf("--interval %v: from %v to %v", d, minWindow, maxWindow)
+}
 
 // defaultState is where a run keeps its state unless told otherwise.
 func defaultState() (string, error) {
@@ -77,8 +87,8 @@ func (c *runCmd) check() (model.Policy, error) {
 		return nil, usageError(fmt.Errorf("--slo %v: a delay target is above 0, for example 250us", c.SLO))
 	case !(c.SLOQuantile > 0 && c.SLOQuantile < 1):
 		return nil, usageError(fmt.Errorf("--slo-quantile %v: a quantile is between 0 and 1, for example 0.99", c.SLOQuantile))
-	case c.Interval < minWindow:
-		return nil, usageError(fmt.Errorf("--interval %v: at least %v", c.Interval, minWindow))
+	case c.Interval < minWindow || c.Interval > maxWindow:
+		return nil, usageError(intervalError(c.Interval))
 	case c.Duration < 0:
 		return nil, usageError(fmt.Errorf("--duration %v: leave it out to run until stopped", c.Duration))
 	case c.MaxFlush < 0 || c.MaxSuspend < 0:
@@ -87,6 +97,8 @@ func (c *runCmd) check() (model.Policy, error) {
 		return nil, usageError(fmt.Errorf("policy %q: %w; --max-flush and --max-suspend widen the bounds", c.Policy, c.outOfBounds(p)))
 	case c.Keep && !c.Apply:
 		return nil, usageError(errors.New("--keep needs --apply: without it there is nothing to leave"))
+	case c.Placement == placeAlign && !c.Apply:
+		return nil, usageError(errors.New("--placement align needs --apply; --placement observe says what it would move"))
 	}
 	return p, nil
 }
@@ -130,6 +142,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	if c.JSON {
 		sinks = &journals{tuner.NewJSONL(std.out)}
 	}
+	attend := &attendance{std: std, asJSON: c.JSON, name: func(q model.Queue) string { return names[q] }}
 	s, err := openSession(ctx, sessionOptions{
 		namespace: actuate.ParseNamespace(c.Netns),
 		ifaces:    c.Ifaces,
@@ -142,6 +155,8 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		everyHold: c.Verbose,
 		journal:   sinks,
 		budget:    float64(c.ProbeBudget),
+		wrap:      attend.wrap,
+		contexts:  c.Placement != placeOff,
 		trace:     c.Trace,
 		warn:      std.err,
 	})
@@ -175,6 +190,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	for _, n := range napis {
 		names[n.Queue] = n.Ifname
 	}
+	c.attend(attend, s, decide, napis)
 	goQuiet()
 	c.announce(std.err, decide, napis, s.source.Missing())
 	if err := s.host.DeviceWide(); err != nil {
@@ -201,6 +217,18 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		return loopErr
 	}
 	return errors.Join(loopErr, c.end(ctx, s, std))
+}
+
+// attend tells what is to be done beside deciding.
+func (c *runCmd) attend(a *attendance, s *session, decide model.Policy, napis []model.NAPI) {
+	a.host = s.host
+	a.asked = mayBusyPoll(decide) || suspended(napis)
+	if a.asked || c.Placement != placeOff {
+		a.watch = newReadinessWatch("/proc")
+	}
+	if c.Placement != placeOff {
+		a.placer = newPlacer(s.host, a.watch, c.Placement)
+	}
 }
 
 // end leaves the host as it was found, or, with --keep, as it was last good.

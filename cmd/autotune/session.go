@@ -36,6 +36,8 @@ type sessionOptions struct {
 	// budget is the share of a CPU that the probes may take; zero is the
 	// default, negative no limit.
 	budget float64
+	// contexts lists the applications' epoll contexts whatever the policy.
+	contexts bool
 	// everyHold journals a hold that repeats the one before too.
 	everyHold bool
 	// journal takes every decision; wrap, where not nil, is put around the
@@ -90,7 +92,7 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 		Interval:  o.interval,
 		Inventory: s.host,
 		Budget:    o.budget,
-		Contexts:  mayBusyPoll(o.policy) || suspended(napis),
+		Contexts:  o.contexts || mayBusyPoll(o.policy) || suspended(napis),
 	})
 	if err != nil {
 		return nil, err

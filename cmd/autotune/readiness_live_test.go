@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"autotune/model"
+	"autotune/model/readiness"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// answersOf reads the answers in the output of doctor --app --json, by question.
+func answersOf(t *testing.T, out string) map[readiness.Question]readinessLine {
+	t.Helper()
+	answers := map[readiness.Question]readinessLine{}
+	for line := range strings.Lines(out) {
+		var a readinessLine
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatalf("doctor printed %q: %v", line, err)
+		}
+		if a.Kind == "readiness" {
+			answers[a.Question] = a
+		}
+	}
+	return answers
+}
+
+func TestDoctorTellsWhatAnApplicationLacksAndFixesItsPart(t *testing.T) {
+	bed := newBed(t, 1)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 5000)
+	k := newKernel(t, bed)
+	originals := k.settings()
+	app := fmt.Sprintf("pid=%d", load.server.PID())
+
+	code, out, stderr := call(t, "doctor", "--app", app, "--json")
+	if code != exitMissed {
+		t.Fatalf("exit code %d, want %d: %s", code, exitMissed, stderr)
+	}
+	verdicts := map[readiness.Question]readiness.Verdict{}
+	for q, a := range answersOf(t, out) {
+		verdicts[q] = a.Verdict
+	}
+	for q, want := range map[readiness.Question]readiness.Verdict{
+		readiness.QuestionEpoll: readiness.Yes, readiness.QuestionUnmixed: readiness.Yes, readiness.QuestionThreads: readiness.Yes,
+		readiness.QuestionPrefer: readiness.No, readiness.QuestionDeferral: readiness.No,
+	} {
+		if verdicts[q] != want {
+			t.Errorf("%s is answered %s, want %s; all: %v", q, verdicts[q], want, verdicts)
+		}
+	}
+	if diff := cmp.Diff(originals, k.settings()); diff != "" {
+		t.Errorf("asking changed the settings (-before +after):\n%s", diff)
+	}
+
+	state := t.TempDir()
+	// Preferred busy polling is still off, so it is not ready yet.
+	if code, out, stderr := call(t, "doctor", "--app", app, "--fix", "--state", state); code != exitMissed || !strings.Contains(stderr, "restore --state "+state) {
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	id, fixed := k.only()
+	want := originals[id]
+	want.DeferHardIRQs, want.GROFlushTimeout = readiness.Deferral().DeferHardIRQs, readiness.Deferral().GROFlushTimeout
+	if fixed != want {
+		t.Errorf("fixed to %v, want %v", fixed, want)
+	}
+	if fixed.Mode() != model.ModeDeferral {
+		t.Errorf("the mode is %v, want %v", fixed.Mode(), model.ModeDeferral)
+	}
+	if code, out, stderr := call(t, "restore", "--state", state); code != exitDone {
+		t.Fatalf("restore: exit code %d: %s%s", code, out, stderr)
+	}
+	if diff := cmp.Diff(originals, k.settings()); diff != "" {
+		t.Errorf("settings after the restore (-original +now):\n%s", diff)
+	}
+}
