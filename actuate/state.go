@@ -158,6 +158,8 @@ func (s store) replace(name string, data []byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
+			// A full disk must not keep half a file as well.
+			_ = os.Remove(temporary)
 			err = errors.Join(err, f.Close())
 		}
 	}()

@@ -22,7 +22,6 @@ func capabilities() []capability {
 	return []capability{
 		{unix.CAP_BPF, "CAP_BPF", "load the probes"},
 		{unix.CAP_PERFMON, "CAP_PERFMON", "let the probes read kernel memory and attach to tracepoints"},
-		{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "write NAPI settings, and busy poll budgets above 64"},
 		{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "enter other network namespaces and mount tracefs privately"},
 		{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "set the busy poll parameters of processes of other users"},
 		{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "raise limits; not needed where BPF memory is charged to the cgroup (5.11 and later)"},

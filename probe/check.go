@@ -33,6 +33,7 @@ func Check(ctx context.Context) []model.Finding {
 		c.typeInformation,
 		c.lockdown,
 		c.capabilities,
+		c.userNamespace,
 		c.tracefs,
 		c.perfCounters,
 		c.preemption,
@@ -57,7 +58,7 @@ func (c checker) kernelVersion() []model.Finding {
 	f := model.Finding{Area: areaKernel, Name: "version"}
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
-		return failed(f, model.FindingMissing, err, "nothing is known of this kernel", "")
+		return failed(f, model.FindingMissing, err, "nothing is known of this kernel", "allow uname(2) in the sandbox")
 	}
 	release := unix.ByteSliceToString(uname.Release[:])
 	return versionFinding(f, release)
@@ -69,6 +70,7 @@ func versionFinding(f model.Finding, release string) []model.Finding {
 	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
 		f.State = model.FindingDegraded
 		f.Consequence = "what this kernel can do is only known by trying"
+		f.Remedy = "none is needed where the other findings are ok"
 		return []model.Finding{f}
 	}
 	switch {
@@ -103,10 +105,13 @@ func (c checker) lockdown() []model.Finding {
 	level, err := readLockdown(c.root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.State, f.Detail = model.FindingOK, "level not known: securityfs is not mounted, or the kernel has no lockdown"
+		f.State, f.Detail = model.FindingUnknown, "level not known: securityfs is not mounted, or the kernel has no lockdown"
+		f.Consequence = "whether probes may read kernel memory is only known by trying, which the findings on probes do"
+		f.Remedy = "mount -t securityfs securityfs /sys/kernel/security"
 		return []model.Finding{f}
 	case err != nil:
-		return failed(f, model.FindingDegraded, err, "whether probes may read kernel memory is only known by trying", "")
+		return failed(f, model.FindingUnknown, err, "whether probes may read kernel memory is only known by trying, which the findings on probes do",
+			"read /sys/kernel/security/lockdown as root")
 	}
 	f.State, f.Detail = model.FindingOK, "level "+string(level)
 	switch level {
@@ -124,7 +129,7 @@ func (c checker) capabilities() []model.Finding {
 	mask, err := effectiveCapabilities(c.root)
 	if err != nil {
 		return failed(model.Finding{Area: areaKernel, Name: "capabilities"}, model.FindingDegraded, err,
-			"which capabilities are missing is not known", "")
+			"which capabilities are missing is not known", "mount procfs on /proc")
 	}
 	var findings []model.Finding
 	for _, capability := range capabilities() {
@@ -147,6 +152,33 @@ func (c checker) capabilities() []model.Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// userNamespace tells whether capabilities count on the whole host.
+func (c checker) userNamespace() []model.Finding {
+	f := model.Finding{Area: areaKernel, Name: "user namespace"}
+	text, err := os.ReadFile(filepath.Join(c.root, "proc/self/uid_map"))
+	if err != nil {
+		return failed(f, model.FindingUnknown, err, "whether capabilities count on the whole host is not known", "mount procfs on /proc")
+	}
+	name, err := os.Readlink(filepath.Join(c.root, "proc/self/ns/user"))
+	if err != nil {
+		name = "the present one"
+	}
+	if initialUserNamespace(string(text)) {
+		f.State, f.Detail = model.FindingOK, name+", the initial one"
+		return []model.Finding{f}
+	}
+	f.State, f.Detail = model.FindingDegraded, name+" is not the initial one: root and capabilities count only inside it"
+	f.Consequence = "probes are refused, and so is tuning in network namespaces that belong to another user namespace"
+	f.Remedy = "run outside of the container, or in one without a user namespace of its own"
+	return []model.Finding{f}
+}
+
+// initialUserNamespace reads a uid_map: the initial namespace maps all IDs to
+// themselves (userns_state and uid_m_show in kernel/user_namespace.c).
+func initialUserNamespace(uidMap string) bool {
+	return strings.Join(strings.Fields(uidMap), " ") == "0 0 4294967295"
 }
 
 func (c checker) tracefs() []model.Finding {
@@ -175,12 +207,12 @@ func (c checker) tracefsMount() model.Finding {
 	const path = "/sys/kernel/tracing"
 	file, err := os.Open(filepath.Join(c.root, "proc/self/mountinfo"))
 	if err != nil {
-		return failed(f, model.FindingDegraded, err, "where tracefs is mounted is not known", "")[0]
+		return failed(f, model.FindingDegraded, err, "where tracefs is mounted is not known", "mount procfs on /proc")[0]
 	}
 	defer file.Close()
 	points, err := mountPoints(file, "tracefs")
 	if err != nil {
-		return failed(f, model.FindingDegraded, err, "where tracefs is mounted is not known", "")[0]
+		return failed(f, model.FindingDegraded, err, "where tracefs is mounted is not known", "look at /proc/self/mountinfo")[0]
 	}
 	for _, point := range points {
 		if point == path || point == "/sys/kernel/debug/tracing" {
@@ -250,7 +282,7 @@ func (c checker) receiveProbes() []model.Finding {
 	}
 	l, collection, err := newLoader(mapSizes{napis: 1, cpus: cpuSlots(possible)})
 	if err != nil {
-		return failed(model.Finding{Area: areaProbe, Name: "maps"}, model.FindingMissing, err, "no probe can be loaded", c.remedy(err))
+		return failed(model.Finding{Area: areaProbe, Name: "maps"}, model.FindingMissing, err, "no probe can be loaded", c.remedy("", err))
 	}
 	defer collection.Close()
 	var findings []model.Finding
@@ -287,9 +319,9 @@ func (c checker) preemption() []model.Finding {
 	realtime, err := isRealtime(filepath.Join(c.root, "sys"))
 	switch {
 	case err != nil:
-		return failed(f, model.FindingDegraded, err, "unknown: "+softirqTimesLost, "")
+		return failed(f, model.FindingDegraded, err, "unknown: "+softirqTimesLost, "mount sysfs on /sys")
 	case realtime:
-		return failed(f, model.FindingDegraded, errRealtime, "unknown: "+softirqTimesLost, "")
+		return failed(f, model.FindingDegraded, errRealtime, "unknown: "+softirqTimesLost, "boot a kernel without PREEMPT_RT to have them")
 	}
 	f.State, f.Detail = model.FindingOK, "no: softirqs are not interrupted by tasks"
 	return []model.Finding{f}
@@ -298,7 +330,7 @@ func (c checker) preemption() []model.Finding {
 func (c checker) probeFinding(name, lost string, state model.FindingState, done []attached, err error) model.Finding {
 	f := model.Finding{Area: areaProbe, Name: name}
 	if err != nil {
-		return failed(f, state, err, "unknown: "+lost, c.remedy(err))[0]
+		return failed(f, state, err, "unknown: "+lost, c.remedy(name, err))[0]
 	}
 	names := make([]string, 0, len(done))
 	for _, a := range done {
@@ -306,7 +338,7 @@ func (c checker) probeFinding(name, lost string, state model.FindingState, done 
 	}
 	f.State, f.Detail = model.FindingOK, "attached "+strings.Join(names, ", ")
 	if err := closeAll(done); err != nil {
-		return failed(f, model.FindingDegraded, err, "a probe stays attached until this process ends", "")[0]
+		return failed(f, model.FindingDegraded, err, "a probe stays attached until this process ends", "none is needed")[0]
 	}
 	return f
 }
@@ -315,20 +347,33 @@ func (c checker) contexts() []model.Finding {
 	f := model.Finding{Area: areaProbe, Name: signalContexts}
 	loaded, err := loadContexts()
 	if err != nil {
-		return failed(f, model.FindingDegraded, err, "unknown: "+procContextsLost, c.remedy(err))
+		return failed(f, model.FindingDegraded, err, "unknown: "+procContextsLost, c.remedy(signalContexts, err))
 	}
 	listed, err := loaded.list(nil)
 	if err = errors.Join(err, loaded.close()); err != nil {
-		return failed(f, model.FindingDegraded, err, "unknown: "+procContextsLost, c.remedy(err))
+		return failed(f, model.FindingDegraded, err, "unknown: "+procContextsLost, c.remedy(signalContexts, err))
 	}
 	f.State, f.Detail = model.FindingOK, fmt.Sprintf("contexts of %d processes listed", len(listed))
 	return []model.Finding{f}
 }
 
-// remedy says what to do about a refused program.
-func (c checker) remedy(err error) string {
+// remedy says what to do about a program that was not attached. signal is empty
+// where it is not about one.
+func (c checker) remedy(signal string, err error) string {
+	if _, statErr := os.Stat(filepath.Join(c.root, "sys/kernel/btf/vmlinux")); statErr != nil {
+		return "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+	}
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
-		return ""
+		switch signal {
+		case signalSocketReads, signalSocketSends:
+			return "use Linux 6.3 or later, which brought the tracepoints of sockets"
+		case signalContexts:
+			return "use a kernel with BPF iterators over files (Linux 5.8)"
+		case signalEpollReturns:
+			return "use a kernel built with CONFIG_FTRACE_SYSCALLS=y"
+		default:
+			return "use a kernel of Linux 5.8 or later with its tracepoints (CONFIG_TRACEPOINTS=y, CONFIG_BPF_EVENTS=y)"
+		}
 	}
 	mask, capErr := effectiveCapabilities(c.root)
 	if capErr != nil {
@@ -336,6 +381,9 @@ func (c checker) remedy(err error) string {
 	}
 	if lacking := lackingForBPF(mask); len(lacking) > 0 {
 		return "run as root, or with " + strings.Join(lacking, " and ")
+	}
+	if text, readErr := os.ReadFile(filepath.Join(c.root, "proc/self/uid_map")); readErr == nil && !initialUserNamespace(string(text)) {
+		return "run in the initial user namespace: the capabilities of this one do not reach BPF"
 	}
 	return "no capability is missing: look for lockdown, a security module or a sandbox that refuses BPF"
 }

@@ -112,17 +112,57 @@ func TestLockdownFinding(t *testing.T) {
 	}
 	t.Run("no securityfs", func(t *testing.T) {
 		got := checker{t.TempDir()}.lockdown()
-		if len(got) != 1 || got[0].State != model.FindingOK || !strings.Contains(got[0].Detail, "not known") {
-			t.Errorf("findings %+v, want one that is ok and says that the level is not known", got)
+		if len(got) != 1 || got[0].State != model.FindingUnknown || !strings.Contains(got[0].Detail, "not known") || got[0].Remedy == "" {
+			t.Errorf("findings %+v, want one that is unknown, says that the level is not known, and what to do", got)
 		}
 	})
 	t.Run("an unknown level", func(t *testing.T) {
 		root := hostRoot(t, "sys/kernel/security/lockdown", []byte("none [total]\n"))
 		got := checker{root}.lockdown()
-		if len(got) != 1 || got[0].State != model.FindingDegraded {
-			t.Errorf("findings %+v, want one that is degraded", got)
+		if len(got) != 1 || got[0].State != model.FindingUnknown {
+			t.Errorf("findings %+v, want one that is unknown", got)
 		}
 	})
+}
+
+func TestUserNamespaceFinding(t *testing.T) {
+	for _, tt := range []struct {
+		name, uidMap string
+		want         model.FindingState
+	}{
+		{"the initial one", "         0          0 4294967295\n", model.FindingOK},
+		{"a container's", "         0     100000      65536\n", model.FindingDegraded},
+		{"a user's own", "      1000       1000          1\n", model.FindingDegraded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := checker{hostRoot(t, "proc/self/uid_map", []byte(tt.uidMap))}.userNamespace()
+			if len(got) != 1 || got[0].State != tt.want || (tt.want == model.FindingOK) != (got[0].Remedy == "") {
+				t.Errorf("findings %+v, want one that is %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestARefusedProbeSaysWhatToDo(t *testing.T) {
+	noTypes := checker{t.TempDir()}
+	types := checker{hostRoot(t, "sys/kernel/btf/vmlinux", nil)}
+	for _, tt := range []struct {
+		name   string
+		c      checker
+		signal string
+		err    error
+		says   string
+	}{
+		{"no type information", noTypes, signalPolls, unix.ENOENT, "CONFIG_DEBUG_INFO_BTF"},
+		{"no socket tracepoints", types, signalSocketReads, unix.ENOENT, "6.3"},
+		{"no syscall tracepoints", types, signalEpollReturns, unix.ENOENT, "CONFIG_FTRACE_SYSCALLS"},
+		{"no other tracepoint", types, signalTimers, unix.ENOENT, "CONFIG_TRACEPOINTS"},
+		{"refused", types, signalTimers, unix.EPERM, "CAP_BPF"},
+	} {
+		if got := tt.c.remedy(tt.signal, tt.err); !strings.Contains(got, tt.says) {
+			t.Errorf("%s: the remedy is %q, which does not mention %s", tt.name, got, tt.says)
+		}
+	}
 }
 
 func TestTracefsMountFinding(t *testing.T) {
@@ -212,7 +252,7 @@ func TestCapabilityFindings(t *testing.T) {
 		{
 			"none", 0,
 			map[string]model.FindingState{
-				"CAP_BPF": degraded, "CAP_PERFMON": degraded, "CAP_NET_ADMIN": degraded,
+				"CAP_BPF": degraded, "CAP_PERFMON": degraded,
 				"CAP_SYS_ADMIN": degraded, "CAP_SYS_PTRACE": degraded, "CAP_SYS_RESOURCE": ok,
 			},
 			[]string{"CAP_BPF", "CAP_PERFMON"},
@@ -220,7 +260,7 @@ func TestCapabilityFindings(t *testing.T) {
 		{
 			"CAP_SYS_ADMIN includes two others", 1 << unix.CAP_SYS_ADMIN,
 			map[string]model.FindingState{
-				"CAP_BPF": ok, "CAP_PERFMON": ok, "CAP_NET_ADMIN": degraded,
+				"CAP_BPF": ok, "CAP_PERFMON": ok,
 				"CAP_SYS_ADMIN": ok, "CAP_SYS_PTRACE": degraded, "CAP_SYS_RESOURCE": ok,
 			},
 			nil,
@@ -228,7 +268,7 @@ func TestCapabilityFindings(t *testing.T) {
 		{
 			"just enough to observe", 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON,
 			map[string]model.FindingState{
-				"CAP_BPF": ok, "CAP_PERFMON": ok, "CAP_NET_ADMIN": degraded,
+				"CAP_BPF": ok, "CAP_PERFMON": ok,
 				"CAP_SYS_ADMIN": degraded, "CAP_SYS_PTRACE": degraded, "CAP_SYS_RESOURCE": ok,
 			},
 			nil,
@@ -266,8 +306,8 @@ func TestCheckFindsThisHostWorking(t *testing.T) {
 		if f.Area == areaProbe && f.State != model.FindingOK {
 			t.Errorf("%s is %s: %s", f.Name, f.State, f.Detail)
 		}
-		if f.State != model.FindingOK && f.Consequence == "" {
-			t.Errorf("%s is %s without a consequence", f.Name, f.State)
+		if f.State != model.FindingOK && (f.Consequence == "" || f.Remedy == "") {
+			t.Errorf("%s is %s without a consequence or remedy", f.Name, f.State)
 		}
 		if strings.Contains(f.Detail, "MEMLOCK") {
 			t.Errorf("%s blames memlock: %s", f.Name, f.Detail)

@@ -296,6 +296,43 @@ func TestRepeatedHoldsAreThinned(t *testing.T) {
 	}
 }
 
+func TestRepeatedOrdersAreThinned(t *testing.T) {
+	suspend := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 50 * us, IRQSuspendTimeout: 20 * time.Millisecond}
+	for _, tt := range []struct {
+		name    string
+		observe bool
+		verdict model.Verdict
+	}{
+		{"refused by readiness", false, model.VerdictRefused},
+		{"advised, since nothing is written", true, model.VerdictAdvised},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			order := suspend
+			if tt.observe {
+				order.IRQSuspendTimeout = 0
+			}
+			b := newBench(t, 1, func(model.Features) model.Decision {
+				return model.Decision{Settings: order, Purpose: model.PurposeOrder, Why: "ordered"}
+			}, func(o *tuner.Options) {
+				o.HoldEvery = 0
+				if tt.observe {
+					o.Actuator = nil
+				}
+			})
+			b.run(30, same(steady()))
+			said := 0
+			for _, e := range *b.journal {
+				if e.Verdict == tt.verdict {
+					said++
+				}
+			}
+			if said != 3 {
+				t.Errorf("said %d times in 30 s, want once in 10 s: %v", said, *b.journal)
+			}
+		})
+	}
+}
+
 func TestSameSamplesAndSeedGiveTheSameBytes(t *testing.T) {
 	for _, spec := range []string{"random:seed=7", "aimd"} {
 		t.Run(spec, func(t *testing.T) {

@@ -60,8 +60,10 @@ type held struct {
 	guard   string
 	verdict model.Verdict
 	from    model.Settings
-	purpose model.Purpose
-	at      time.Duration
+	// proposed is what an order asks for; zero for a hold.
+	proposed model.Settings
+	purpose  model.Purpose
+	at       time.Duration
 }
 
 // record is what was seen of one setting.

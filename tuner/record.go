@@ -55,8 +55,8 @@ func (t *turn) entry(r ruling, from model.Settings) Entry {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// recordThinned journals a ruling. A hold that repeats the one before is left
-// out until Options.HoldEvery has passed.
+// recordThinned journals a ruling. A hold, or an order that cannot be followed,
+// that repeats the one before is left out until Options.HoldEvery has passed.
 func (l *Loop) recordThinned(t *turn, r ruling) error {
 	e := t.entry(r, t.active)
 	if l.options.Actuator == nil && r.verdict == model.VerdictAdvised {
@@ -64,12 +64,16 @@ func (l *Loop) recordThinned(t *turn, r ruling) error {
 		e.To = r.settings
 	}
 	last := &t.q.last
-	repeats := r.verdict == model.VerdictHeld || t.skip && r.verdict == model.VerdictFailed
+	order := r.purpose == model.PurposeOrder && (r.verdict == model.VerdictRefused || r.verdict == model.VerdictAdvised)
+	repeats := r.verdict == model.VerdictHeld || t.skip && r.verdict == model.VerdictFailed || order
 	if !repeats {
 		last.valid = false
 		return l.record(e)
 	}
-	now := held{valid: true, guard: r.guard, verdict: r.verdict, from: t.active, purpose: r.purpose, at: e.At}
+	now := held{valid: true, guard: r.guard, verdict: r.verdict, from: t.active, proposed: r.proposed, purpose: r.purpose, at: e.At}
+	if !order {
+		now.proposed = model.Settings{}
+	}
 	same := *last
 	same.at = now.at
 	if l.options.HoldEvery > 0 && now == same && e.At-last.at < l.options.HoldEvery && e.At >= last.at {

@@ -404,4 +404,3 @@ func textOfError(err error) *string {
 	text := err.Error()
 	return &text
 }
-

@@ -64,6 +64,7 @@ func TestParseRefuses(t *testing.T) {
 		{"base:x=1", `base takes no parameters, not "x=1"`},
 		{"base:", "base takes no parameters"},
 		{"static", "nothing to set; write static:defer=100"},
+		{"static:defer=100", "without flush"},
 		{"static:defer=100,flush=50", "flush=50 has no unit; write 50us for microseconds"},
 		{"static:defer=100,flush=0", "flush=0 has no unit"},
 		{"static:defer=100,flush=soon", "flush=soon is not a duration"},

@@ -57,6 +57,8 @@ func makeStatic(a *arguments) (model.Policy, error) {
 		return nil, errors.New("suspend needs defer and flush; write static:defer=100,flush=50us,suspend=20ms")
 	case s.IRQSuspendTimeout > 0 && s.Mode() != model.ModeSuspension:
 		return nil, errors.New("suspend has no effect with defer or flush at 0; write static:defer=100,flush=50us,suspend=20ms")
+	case s.DeferHardIRQs > 0 && !a.has("flush"):
+		return nil, errors.New("defer has no effect without flush; write static:defer=100,flush=50us")
 	case !a.has("defer") && !a.has("flush"):
 		return nil, errors.New("nothing to set; " + staticExample)
 	case s.DeferHardIRQs > 0 && s.GROFlushTimeout == 0:
