@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Host, error) {
 	}
 	h := &Host{}
 	if err := h.open(ctx, system, o); err != nil {
-		return nil, errors.Join(fmt.Errorf("open: %w", err), h.Close())
+		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
 }

@@ -21,18 +21,30 @@ import (
 // A key that is no flag is an error, so that a misspelt limit cannot be
 // silently ignored.
 type config struct {
+	file   string
 	tables map[string]map[string]any
 }
 
 func loadConfig(r io.Reader) (kong.Resolver, error) {
-	c := &config{}
-	if err := toml.NewDecoder(r).Decode(&c.tables); err != nil {
+	c := &config{file: "config", tables: map[string]map[string]any{}}
+	if named, ok := r.(interface{ Name() string }); ok {
+		c.file = "config " + named.Name()
+	}
+	var content map[string]any
+	if err := toml.NewDecoder(r).Decode(&content); err != nil {
 		var at *toml.DecodeError
 		if errors.As(err, &at) {
 			row, column := at.Position()
-			return nil, fmt.Errorf("config line %d column %d: %w", row, column, err)
+			return nil, fmt.Errorf("%s line %d column %d: %w", c.file, row, column, err)
 		}
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.file, err)
+	}
+	for key, value := range content {
+		table, ok := value.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: %q is outside of a table; write it below the command that it is for, for example [run]", c.file, key)
+		}
+		c.tables[key] = table
 	}
 	return c, nil
 }
@@ -42,7 +54,7 @@ func (c *config) Validate(app *kong.Application) error {
 	for table, keys := range c.tables {
 		i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == table })
 		if i < 0 {
-			return fmt.Errorf("config: there is no command %q", table)
+			return fmt.Errorf("%s: there is no command %q", c.file, table)
 		}
 		var known []string
 		for _, flag := range app.Children[i].Flags {
@@ -51,7 +63,7 @@ func (c *config) Validate(app *kong.Application) error {
 		for key := range keys {
 			if !slices.Contains(known, key) {
 				slices.Sort(known)
-				return fmt.Errorf("config: [%s] has no key %q (it has %s)", table, key, strings.Join(known, ", "))
+				return fmt.Errorf("%s: [%s] has no key %q (it has %s)", c.file, table, key, strings.Join(known, ", "))
 			}
 		}
 	}
@@ -74,6 +86,6 @@ func (c *config) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any,
 	case int64, float64:
 		return fmt.Sprint(v), nil
 	default:
-		return nil, fmt.Errorf("config: %s.%s is a %T; write a string, number or boolean", selected.Name, flag.Name, value)
+		return nil, fmt.Errorf("%s: [%s] %s is neither a string nor a number nor a boolean", c.file, selected.Name, flag.Name)
 	}
 }

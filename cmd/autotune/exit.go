@@ -1,5 +1,11 @@
 package main
 
+import (
+	"strings"
+
+	"autotune/model"
+)
+
 // The exit codes that scripts may rely on.
 const (
 	exitDone   = 0
@@ -27,6 +33,18 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+// sentence is the text of an error without what only programs need: the word
+// with which a sentinel ends a message that has said it better.
+func sentence(err error) string {
+	text := err.Error()
+	for _, sentinel := range []error{model.ErrGone, model.ErrReadOnly, model.ErrLinkDown} {
+		text = strings.ReplaceAll(text+"\n", ": "+sentinel.Error()+"\n", "\n")
+		text = strings.TrimSuffix(text, "\n")
+		text = strings.ReplaceAll(text, ": "+sentinel.Error()+"; ", "; ")
+	}
+	return text
+}
 
 func usageError(err error) error  { return &exitError{code: exitUsage, err: err} }
 func cannotError(err error) error { return &exitError{code: exitCannot, err: err} }

@@ -34,6 +34,10 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 	writeText(t, badConfig, "[run]\nsloo = \"250us\"\n")
 	unknownTable := t.TempDir() + "/table.toml"
 	writeText(t, unknownTable, "[rum]\nslo = \"250us\"\n")
+	noTable := t.TempDir() + "/flat.toml"
+	writeText(t, noTable, "slo = \"250us\"\n")
+	list := t.TempDir() + "/list.toml"
+	writeText(t, list, "[run]\nslo = [\"250us\"]\n")
 	noTOML := t.TempDir() + "/no.toml"
 	writeText(t, noTOML, "slo is 250us\n")
 	notAState := t.TempDir() + "/state"
@@ -62,7 +66,16 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"unknown namespace", []string{"list", "--netns", "nosuchns"}, exitUsage, []string{"nosuchns", "ip netns list"}},
 		{"misspelt config key", []string{"run", "lo", "--config", badConfig}, exitUsage, []string{`"sloo"`, "slo"}},
 		{"unknown config table", []string{"run", "lo", "--config", unknownTable}, exitUsage, []string{`"rum"`}},
-		{"config that is no TOML", []string{"run", "lo", "--config", noTOML}, exitUsage, []string{"line 1"}},
+		{"config that is no TOML", []string{"run", "lo", "--config", noTOML}, exitUsage, []string{"line 1", noTOML}},
+		{"config without a table", []string{"run", "lo", "--config", noTable}, exitUsage, []string{noTable, `"slo"`, "[run]"}},
+		{"config with a list", []string{"run", "lo", "--config", list}, exitUsage, []string{list, "slo", "string"}},
+		{"interval too long", []string{"run", "lo", "--interval", "1h"}, exitUsage, []string{"--interval", "1m"}},
+		{"defer without flush", []string{"run", "lo", "--policy", "static:defer=100"}, exitUsage, []string{"defer", "without flush"}},
+		{"aligning while observing", []string{"run", "lo", "--placement", "align"}, exitUsage, []string{"--apply", "observe"}},
+		{"unknown placement", []string{"run", "lo", "--placement", "move"}, exitUsage, []string{"--placement", "align"}},
+		{"unknown selector", []string{"doctor", "--app", "memcached"}, exitUsage, []string{"comm=", "pid=", "cgroup="}},
+		{"selector of nobody", []string{"doctor", "--app", "comm=nobody-has-this"}, exitUsage, []string{"comm=nobody-has-this"}},
+		{"fix without application", []string{"doctor", "--fix"}, exitUsage, []string{"--fix", "--app"}},
 		{"missing config", []string{"run", "lo", "--config", "/nonexistent.toml"}, exitUsage, []string{"/nonexistent.toml"}},
 		{"state that is a file", []string{"restore", "--state", notAState}, exitUsage, []string{notAState}},
 		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
@@ -71,6 +84,9 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 			code, _, stderr := call(t, tc.args...)
 			if code != tc.want {
 				t.Errorf("exit code %d, want %d; it said %q", code, tc.want, stderr)
+			}
+			if strings.Contains(stderr, ": gone") || strings.Contains(stderr, "open: ") || strings.Contains(stderr, "map[") {
+				t.Errorf("%q has words that mean nothing to its reader", stderr)
 			}
 			if n := strings.Count(stderr, "\n"); n != 1 {
 				t.Errorf("%d lines, want 1: %q", n, stderr)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -216,7 +218,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	if !c.Apply {
 		return loopErr
 	}
-	return errors.Join(loopErr, c.end(ctx, s, std))
+	return errors.Join(loopErr, c.end(ctx, s, std, attend.name))
 }
 
 // attend tells what is to be done beside deciding.
@@ -232,9 +234,9 @@ func (c *runCmd) attend(a *attendance, s *session, decide model.Policy, napis []
 }
 
 // end leaves the host as it was found, or, with --keep, as it was last good.
-func (c *runCmd) end(ctx context.Context, s *session, std streams) error {
+func (c *runCmd) end(ctx context.Context, s *session, std streams, name func(model.Queue) string) error {
 	if c.Keep {
-		return c.keep(ctx, s, std)
+		return c.keep(ctx, s, std, name)
 	}
 	report, err := s.restore(ctx)
 	if c.JSON {
@@ -248,24 +250,53 @@ func (c *runCmd) end(ctx context.Context, s *session, std streams) error {
 
 // keep settles queues whose trial was cut short at what was confirmed before
 // it.
-func (c *runCmd) keep(ctx context.Context, s *session, std streams) error {
+//
+// A queue that has no NAPI instance now keeps nothing that could be read; what
+// was written there can come back with it, so the state is kept all the same.
+func (c *runCmd) keep(ctx context.Context, s *session, std streams, name func(model.Queue) string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWait)
 	defer cancel()
 	kept, err := s.host.Apply(ctx, s.loop.Confirmed())
+	lost := whyNot(err)
+	if len(lost) > 0 {
+		// Each is said below.
+		err = nil
+	}
 	state, _ := stateOr(c.State)
-	for q, settings := range kept {
+	for _, q := range slices.SortedFunc(maps.Keys(kept), model.Queue.Compare) {
+		settings := kept[q]
 		if c.JSON {
-			err = errors.Join(err, printJSON(std.out, struct {
-				Kind     string         `json:"kind"`
-				Queue    model.Queue    `json:"queue"`
-				Settings model.Settings `json:"settings"`
-			}{"kept", q, settings}))
+			err = errors.Join(err, printJSON(std.out, keptLine{"kept", q, &settings, nil}))
 			continue
 		}
-		fmt.Fprintf(std.err, "queue %v keeps %v\n", q, settings)
+		fmt.Fprintf(std.err, "%s queue %d keeps %v\n", name(q), q.Index, settings)
 	}
-	fmt.Fprintf(std.err, "kept; autotune restore --state %s puts the originals back\n", state)
+	for _, q := range slices.SortedFunc(maps.Keys(lost), model.Queue.Compare) {
+		if _, read := kept[q]; read {
+			fmt.Fprintf(std.err, "%s queue %d: %v\n", name(q), q.Index, lost[q])
+			continue
+		}
+		if c.JSON {
+			err = errors.Join(err, printJSON(std.out, keptLine{"kept", q, nil, textOfError(lost[q])}))
+			continue
+		}
+		fmt.Fprintf(std.err, "%s queue %d: what it keeps is not known: %v\n", name(q), q.Index, lost[q])
+	}
+	what := "kept"
+	if len(kept) == 0 {
+		what = "nothing could be read to be kept"
+	}
+	fmt.Fprintf(std.err, "%s; autotune restore --state %s puts the originals back\n", what, state)
 	return err
+}
+
+// keptLine is one queue at the end of run --keep --json.
+type keptLine struct {
+	Kind  string      `json:"kind"` // "kept"
+	Queue model.Queue `json:"queue"`
+	// Settings are null where the queue could not be read; Why then says why.
+	Settings *model.Settings `json:"settings"`
+	Why      *string         `json:"why"`
 }
 
 func (c *runCmd) announce(w io.Writer, p model.Policy, napis []model.NAPI, missing []probe.Missing) {

@@ -81,6 +81,12 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 			err = errors.Join(err, opened.close())
 		}
 	}()
+	if o.apply {
+		// The first write would come only with the first decision.
+		if err := s.host.Privilege(); err != nil {
+			return nil, cannotError(fmt.Errorf("%w; leave --apply out to observe", err))
+		}
+	}
 	napis, err := s.host.NAPIs(ctx)
 	if len(napis) == 0 && err != nil {
 		return nil, err
