@@ -28,7 +28,7 @@ type runTrace struct {
 func newRunTrace(path string, w *trace.Writer, header trace.Header, source trace.Source, report func(error)) *runTrace {
 	return &runTrace{
 		path: path, writer: w, tee: trace.NewTee(source, w, report),
-		watch: conditionsWatch{files: hostFiles{root: "/"}, last: header.Conditions, at: header.StartedAt},
+		watch: conditionsWatch{last: header.Conditions, at: header.StartedAt},
 	}
 }
 

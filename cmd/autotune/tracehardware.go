@@ -1,23 +1,29 @@
 package main
 
 import (
-	"context"
 	"slices"
 
-	"autotune/actuate"
 	"autotune/model"
 	"autotune/probe/trace"
 )
 
-// withHardware returns the devices with what is known of their hardware and of
-// its interrupt moderation. What cannot be read stays unknown in a trace.
-func withHardware(devices []trace.Device, host *actuate.Host) []trace.Device {
-	known, _ := host.Conditions(context.Background())
+// withHardware returns the devices with what is known of their hardware, their
+// interrupts and the moderation of those.
+func withHardware(devices []trace.Device, known model.Conditions) []trace.Device {
 	out := slices.Clone(devices)
 	for i := range out {
 		d := deviceConditions(known, out[i].Ifindex)
 		out[i].Firmware, out[i].BusInfo, out[i].NIC, out[i].SpeedMbps = d.Firmware, d.BusInfo, d.NIC, d.SpeedMbps
 		out[i].Coalescing = tracedCoalescing(d.Coalescing)
+		napis := slices.Clone(out[i].NAPIs)
+		for j := range napis {
+			for _, n := range d.NAPIs {
+				if n.Queue == napis[j].Queue {
+					napis[j].IRQAffinity = n.IRQAffinity
+				}
+			}
+		}
+		out[i].NAPIs = napis
 	}
 	return out
 }

@@ -27,8 +27,11 @@ func TestModerationIsTracedWhenItChanges(t *testing.T) {
 	}
 	defer host.Close()
 	devices := []trace.Device{{Ifindex: device.Link().Index, Ifname: "dev0", NAPIs: []trace.NAPI{}}}
-	files := hostTree(t, map[string]string{"proc/cmdline": "quiet\n"})
-	w := conditionsWatch{files: files, host: host, last: files.conditions(withHardware(devices, host))}
+	known, err := host.Conditions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := conditionsWatch{host: host, last: tracedConditions(devices, known)}
 	if w.last.Devices[0].Coalescing != nil {
 		t.Errorf("moderation of a driver that has none: %+v", w.last.Devices[0].Coalescing)
 	}

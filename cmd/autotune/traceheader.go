@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -82,7 +83,9 @@ func (f traceFacts) conditions() trace.Conditions {
 		}
 		devices = append(devices, device)
 	}
-	return hostFiles{root: "/"}.conditions(withHardware(devices, f.host))
+	// What cannot be read stays unknown in a trace.
+	known, _ := f.host.Conditions(context.Background())
+	return tracedConditions(devices, known)
 }
 
 // version is what built this program: a module version, or the commit.
