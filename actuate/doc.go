@@ -15,13 +15,16 @@
 //     original, the confirmed or the intended one, or somebody else's.
 //   - A value outside the bounds is never written, except an original.
 //   - A knob that another writer has changed is left to that writer.
-//   - Two runs never own one device, whatever their state directories.
+//   - Two runs never own one device, whatever their state directories and
+//     mount namespaces.
 //
 // Where the kernel cannot set NAPI instances one by one (before Linux 6.13),
 // whole devices are set through sysfs, with the same guarantees: see
-// [ScopeDevice]. What else competes for the same latency is only read: see
+// [ScopeDevice]. Threads, interrupts and packet steering are moved with the
+// same guarantees too: see [Host.Place]. What else competes for the same latency is only read: see
 // [Host.Conditions].
 //
-// The package may import model, actuate/netdev, actuate/coalesce, and netlink
+// The package may import model, actuate/netdev, actuate/coalesce,
+// actuate/placement, and netlink
 // and ethtool libraries. It reads no clock and starts no lasting goroutine.
 package actuate

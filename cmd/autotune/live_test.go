@@ -47,11 +47,18 @@ type load struct {
 	client *workload.Client
 }
 
-func newLoad(t *testing.T, bed *testbed.Bed) *load {
+func newLoad(t *testing.T, bed *testbed.Bed) *load { return startLoad(t, bed, nil) }
+
+// newBusyPollLoad is newLoad with a server that prefers busy polling.
+func newBusyPollLoad(t *testing.T, bed *testbed.Bed) *load {
+	return startLoad(t, bed, &workload.BusyPoll{Budget: 64, Prefer: true})
+}
+
+func startLoad(t *testing.T, bed *testbed.Bed, poll *workload.BusyPoll) *load {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	server, err := workload.StartServer(ctx, workload.Launch{Command: program("experiment", "server"), Start: bed.Server().Start},
-		workload.ServerConfig{Addr: netip.AddrPortFrom(bed.Server().Addr, 0), CPU: 0, RuntimeCPU: 1}, nil)
+		workload.ServerConfig{Addr: netip.AddrPortFrom(bed.Server().Addr, 0), CPU: 0, RuntimeCPU: 1, BusyPoll: poll}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

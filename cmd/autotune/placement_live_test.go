@@ -128,6 +128,12 @@ func TestAlignMovesPollsToTheApplicationAndBack(t *testing.T) {
 		return pid == renewed && cpus == "0"
 	})
 
+	eventually(t, b, "the run tells of the new instance", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return strings.Contains(strings.Join(b.lines, "\n"), `"kind":"rebind"`)
+	})
+
 	// Another writer has the last word.
 	pinThread(t, renewed, 1)
 	eventually(t, b, "the run yields", func() bool {

@@ -77,3 +77,30 @@ func TestDoctorTellsWhatAnApplicationLacksAndFixesItsPart(t *testing.T) {
 		t.Errorf("settings after the restore (-original +now):\n%s", diff)
 	}
 }
+
+// TestARunTellsOnceWhetherAnApplicationIsReady has an application that prefers
+// busy polling, and a policy that suspends.
+func TestARunTellsOnceWhetherAnApplicationIsReady(t *testing.T) {
+	bed := newBed(t, 1)
+	load := newBusyPollLoad(t, bed)
+	load.offer(t, "load", 2000)
+	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms", "--duration", "5s",
+		"--policy", "static:defer=100,flush=50us,suspend=20ms", bed.Server().Ifname)
+	eventually(t, b, "readiness is reported", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return strings.Contains(strings.Join(b.lines, "\n"), `"kind":"readiness_summary"`)
+	})
+	if code, stderr := b.wait(); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	answers := answersOf(t, strings.Join(b.lines, "\n"))
+	for _, q := range []readiness.Question{readiness.QuestionEpoll, readiness.QuestionPrefer, readiness.QuestionUnmixed, readiness.QuestionDeferral} {
+		if a := answers[q]; a.Verdict != readiness.Yes || a.PID != load.server.PID() {
+			t.Errorf("%s is answered %+v, want yes for process %d", q, a, load.server.PID())
+		}
+	}
+	if n := strings.Count(strings.Join(b.lines, "\n"), `"kind":"readiness_summary"`); n != 1 {
+		t.Errorf("readiness was reported %d times, want once", n)
+	}
+}

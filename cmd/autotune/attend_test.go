@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"autotune/actuate"
+	"autotune/actuate/memkernel"
+	"autotune/model"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestARunTellsOfRebindsAndYields has an actuator that meets another writer,
+// gets its queue back, and meets an instance that was made anew.
+func TestARunTellsOfRebindsAndYields(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		system := memkernel.New()
+		device := system.AddNamespace("n").AddDevice("dev0", 1, memkernel.Driver{})
+		dir := t.TempDir()
+		host, err := actuate.Open(t.Context(), actuate.Options{
+			System: system, Namespace: actuate.NamespaceRef{Name: "n"}, Ifaces: []string{"dev0"},
+			StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer host.Close()
+		q := device.Queue(0)
+		ours := model.Settings{DeferHardIRQs: 5, GROFlushTimeout: 20 * time.Microsecond}
+		other := ours
+		other.DeferHardIRQs = 9
+		apply := func(s model.Settings) { _, _ = host.Apply(t.Context(), model.Config{q: s}) }
+
+		var out, errs bytes.Buffer
+		a := &attendance{std: streams{out: &out, err: &errs}, asJSON: asJSON, name: func(model.Queue) string { return "dev0" }, host: host}
+		var said []string
+		window := func() {
+			a.window(t.Context(), &model.Sample{})
+			text := errs.String()
+			if asJSON {
+				text = out.String()
+			}
+			for line := range strings.Lines(text) {
+				said = append(said, strings.TrimSuffix(line, "\n"))
+			}
+			out.Reset()
+			errs.Reset()
+		}
+		apply(ours)
+		window()
+		device.Write(0, other)
+		apply(model.Settings{})
+		window()
+		window()
+		device.Write(0, ours)
+		apply(model.Settings{DeferHardIRQs: 6, GROFlushTimeout: 20 * time.Microsecond})
+		window()
+		device.Down()
+		device.Up()
+		apply(ours)
+		window()
+
+		var got []string
+		for _, line := range said {
+			if !asJSON {
+				switch {
+				case strings.Contains(line, "left to another writer"):
+					got = append(got, "yield true")
+				case strings.Contains(line, "taken back"):
+					got = append(got, "yield false")
+				case strings.Contains(line, "made anew"):
+					got = append(got, "rebind")
+				default:
+					t.Errorf("it said %q", line)
+				}
+				continue
+			}
+			var l struct {
+				Kind    string
+				Ifname  string
+				Yielded bool
+			}
+			if err := json.Unmarshal([]byte(line), &l); err != nil || l.Ifname != "dev0" {
+				t.Errorf("it printed %q: %v", line, err)
+			}
+			if l.Kind == "yield" {
+				l.Kind = map[bool]string{true: "yield true", false: "yield false"}[l.Yielded]
+			}
+			got = append(got, l.Kind)
+		}
+		if diff := cmp.Diff([]string{"yield true", "yield false", "rebind"}, got); diff != "" {
+			t.Errorf("said (-want +got):\n%s", diff)
+		}
+	}
+}
