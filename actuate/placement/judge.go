@@ -88,7 +88,7 @@ func (j *judge) queue(q *Queue) Finding {
 		if at == nil {
 			at = polled
 		}
-		f.Moves = append(f.Moves, j.moveWorkers(q, workers, at, say)...)
+		f.Moves = append(f.Moves, j.moveWorkers(workers, at, say)...)
 	}
 	if q.RPS != nil && *q.RPS != "" {
 		details = append(details, "packets are steered to CPU "+*q.RPS)
@@ -194,7 +194,7 @@ func (j *judge) moveNAPI(q *Queue, target []int, why string, say func(consequenc
 }
 
 // moveWorkers narrows threads to where the queue is polled.
-func (j *judge) moveWorkers(q *Queue, workers []Worker, at []int, say func(consequence, remedy string)) []Move {
+func (j *judge) moveWorkers(workers []Worker, at []int, say func(consequence, remedy string)) []Move {
 	var moves []Move
 	for _, w := range workers {
 		want := intersect(w.CPUs, at)

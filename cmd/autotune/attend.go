@@ -163,9 +163,10 @@ func (a *attendance) readiness(ctx context.Context, s *model.Sample) {
 	if len(fresh) == 0 {
 		return
 	}
-	napis, err := a.host.NAPIs(ctx)
+	// What cannot be read, the loop names.
+	napis, _ := a.host.NAPIs(ctx)
 	if len(napis) == 0 {
-		return // the loop says why
+		return
 	}
 	conditions, err := a.host.Conditions(ctx)
 	if err != nil {

@@ -29,14 +29,11 @@ func threadCPUs(t *testing.T, bed *testbed.Bed) (pid int, cpus string) {
 	if len(threads) != 1 {
 		t.Fatalf("%d NAPI threads, want 1", len(threads))
 	}
-	for _, pid := range threads {
-		thread, err := placement.Host{Procfs: "/proc"}.Thread(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pid, model.FormatCPUList(thread.CPUs)
+	thread, err := placement.Host{Procfs: "/proc"}.Thread(threads[0])
+	if err != nil {
+		t.Fatal(err)
 	}
-	panic("unreachable")
+	return thread.TID, model.FormatCPUList(thread.CPUs)
 }
 
 func pinThread(t *testing.T, pid, cpu int) {
