@@ -132,6 +132,19 @@ func (c *listCmd) checkLive() error {
 	return nil
 }
 
+// openLive opens the source of list --live and top, and names the probes that
+// are missing. The caller closes it.
+func openLive(ctx context.Context, std streams, host *actuate.Host, interval time.Duration, budget probeBudget) (*probe.Source, error) {
+	source, err := probe.Open(ctx, probe.Options{Interval: interval, Inventory: host, Budget: float64(budget)})
+	if err != nil {
+		return nil, openError(err)
+	}
+	for _, m := range source.Missing() {
+		fmt.Fprintf(std.err, "without %s: %s (%v)\n", m.Name, m.Lost, m.Err)
+	}
+	return source, nil
+}
+
 // live prints what each NAPI instance does, window by window.
 func (c *listCmd) live(ctx context.Context, std streams, host *actuate.Host) (err error) {
 	interval := c.Interval
@@ -141,14 +154,11 @@ func (c *listCmd) live(ctx context.Context, std streams, host *actuate.Host) (er
 	if c.Duration > 0 {
 		interval = max(minWindow, min(interval, c.Duration))
 	}
-	source, err := probe.Open(ctx, probe.Options{Interval: interval, Inventory: host, Budget: float64(c.ProbeBudget)})
+	source, err := openLive(ctx, std, host, interval, c.ProbeBudget)
 	if err != nil {
-		return openError(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	for _, m := range source.Missing() {
-		fmt.Fprintf(std.err, "without %s: %s (%v)\n", m.Name, m.Lost, m.Err)
-	}
 	boot, err := bootTime()
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func main() {
 type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"What works here, what does not, why, and what to do."`
 	List       listCmd       `cmd:"" help:"NAPI instances, their queues and settings."`
+	Top        topCmd        `cmd:"" help:"The same as list --live, as a live view on a terminal."`
 	Run        runCmd        `cmd:"" help:"Observe and recommend; with --apply, tune."`
 	Restore    restoreCmd    `cmd:"" help:"Put back what an earlier run changed."`
 	Record     recordCmd     `cmd:"" help:"Write what the probes see to a trace; nothing is written to the kernel."`
