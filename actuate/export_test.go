@@ -64,3 +64,27 @@ func Recorded(dir string, q model.Queue) bool {
 
 // OnThread runs fn on a thread that ends with it.
 func OnThread(fn func() error) error { return onThread(fn) }
+
+// CrashableApplications is an Applications that tests can kill at any step.
+type CrashableApplications struct{ Apps *Applications }
+
+func NewCrashableApplications(step func(string)) *CrashableApplications {
+	a := &Applications{ledger: &ledger{}, owns: true}
+	a.files.step = step
+	return &CrashableApplications{a}
+}
+
+func (c *CrashableApplications) Open(system System, stateDir, runDir string) error {
+	return c.Apps.open(system, stateDir, runDir)
+}
+
+// Crash is [Crashable.Crash].
+func (c *CrashableApplications) Crash() {
+	if c.Apps.held == nil {
+		return
+	}
+	for _, l := range c.Apps.held.held {
+		_ = l.f.Close()
+	}
+	c.Apps.held = nil
+}

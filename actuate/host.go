@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"autotune/model"
 )
@@ -49,7 +48,8 @@ type Device struct {
 // Host owns the receive queues of the selected interfaces of one namespace.
 // Methods are safe for concurrent use.
 type Host struct {
-	mu        sync.Mutex
+	// Its files and locks are not set with ReadOnly.
+	ledger
 	kernel    Kernel
 	readOnly  bool
 	everyLink bool
@@ -63,13 +63,7 @@ type Host struct {
 	units     map[model.Queue]*tracked
 	events    events
 	recovered []Report
-
-	// Not set with ReadOnly.
-	files    store
-	held     *locks
-	base     *baseline
-	last     *intent
-	restored bool
+	restored  bool
 }
 
 // Open finds the interfaces and, unless ReadOnly, takes them over: it locks
@@ -104,6 +98,7 @@ func (h *Host) open(ctx context.Context, system System, o Options) error {
 	}
 	h.units = map[model.Queue]*tracked{}
 	var err error
+	h.system = system
 	if h.kernel, err = system.Open(o.Namespace); err != nil {
 		return err
 	}
@@ -170,25 +165,12 @@ func (h *Host) takeOver(ctx context.Context, system System, o Options) error {
 	if o.StateDir == "" {
 		return errors.New("no state directory is named")
 	}
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return fmt.Errorf("make the state directory: %w", err)
-	}
-	dir, err := stateDirectory(o.StateDir)
+	own, err := h.takeState(system, o.StateDir, o.RunDir)
 	if err != nil {
 		return err
 	}
-	h.files.dir = dir
-	h.held = newLocks(o.RunDir)
-	bootID, err := system.BootID()
-	if err != nil {
-		return err
-	}
-	keep := map[string]bool{}
-	own, err := h.held.state(dir)
-	if err != nil {
-		return err
-	}
-	keep[own.path] = true
+	dir, bootID := h.files.dir, h.bootID
+	keep := map[string]bool{own.path: true}
 	taken := map[*device]*lock{}
 	for _, d := range h.devices {
 		l, err := h.held.device(h.kernel.Inode(), d.link.Index, d.link.Name)
@@ -202,7 +184,7 @@ func (h *Host) takeOver(ctx context.Context, system System, o Options) error {
 	if err != nil {
 		return err
 	}
-	if len(report.Knobs) > 0 {
+	if !report.Empty() {
 		h.recovered = append(h.recovered, report)
 	}
 	if !report.Settled {
@@ -352,6 +334,7 @@ func (h *Host) Restore(ctx context.Context) (Report, error) {
 		if report.Knobs, err = restoreDevices(ctx, h.kernel, h.base, h.last); err != nil {
 			return report, fmt.Errorf("restore: %w", err)
 		}
+		report.Contexts = restoreContexts(ctx, h.system.Processes(), h.base, h.last)
 	} else {
 		report.Note = "nothing was written"
 	}

@@ -3,6 +3,7 @@ package actuate
 import (
 	"time"
 
+	"autotune/actuate/busypoll"
 	"autotune/actuate/netdev"
 	"autotune/model"
 )
@@ -18,6 +19,8 @@ type System interface {
 	// reached, trying ref first. It returns [model.ErrGone] where there is
 	// none.
 	Find(inode uint64, ref NamespaceRef) (Kernel, error)
+	// Processes are the machine's running applications.
+	Processes() busypoll.System
 }
 
 // Kernel is what one network namespace offers. Errors wrap the sentinels of

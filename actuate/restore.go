@@ -70,13 +70,20 @@ func restoreState(ctx context.Context, system System, stateDir string, held *loc
 			return report, fmt.Errorf("restore: %w", err)
 		}
 	}
+	for _, h := range base.processes() {
+		if _, err := held.process(h); err != nil {
+			return report, fmt.Errorf("restore: %w", err)
+		}
+	}
 	if last == nil {
 		report.Note = "the run had written nothing yet: nothing to restore"
 	} else {
+		// Suspension ends before the applications stop polling.
 		report.Knobs, err = restoreNamespace(ctx, system, base, last)
 		if err != nil {
 			return report, fmt.Errorf("restore: %w", err)
 		}
+		report.Contexts = restoreContexts(ctx, system.Processes(), base, last)
 	}
 	return report, settle(&report, files, base, held)
 }
@@ -97,10 +104,8 @@ func stateDirectory(dir string) (string, error) {
 
 // settle removes the state once nothing is left to do.
 func settle(report *Report, files store, base *baseline, held *locks) error {
-	for _, k := range report.Knobs {
-		if !k.Outcome.settled() {
-			return nil
-		}
+	if !report.allSettled() {
+		return nil
 	}
 	// The intent goes before the records: a state that no record names must not
 	// say that something was written, since another run may write the same
@@ -115,12 +120,18 @@ func settle(report *Report, files store, base *baseline, held *locks) error {
 		if err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
-		// The record of another run stays: that one has to be settled too.
-		if owner, err := readOwner(l.f); err == nil && owner != nil && owner.StateDir != files.dir {
-			continue
-		}
 		files.at("forget the owner of " + d.Ifname)
-		if err := l.forget(); err != nil {
+		if err := l.forgetOf(files.dir); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+	for _, h := range base.processes() {
+		l, err := held.process(h)
+		if err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		files.at("forget the owner of a process")
+		if err := l.forgetOf(files.dir); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
 	}
@@ -132,6 +143,9 @@ func settle(report *Report, files store, base *baseline, held *locks) error {
 }
 
 func restoreNamespace(ctx context.Context, system System, base *baseline, last *intent) (reports []KnobReport, err error) {
+	if len(base.Devices) == 0 {
+		return nil, nil
+	}
 	gone := fmt.Sprintf("network namespace %v no longer exists", base.Namespace.NamespaceRef)
 	kernel, err := system.Find(base.Namespace.Inode, base.Namespace.NamespaceRef)
 	if errors.Is(err, model.ErrGone) {
