@@ -582,7 +582,9 @@ func (a *Applications) identify(ctx context.Context, moves []contextMove) error 
 	var moved []contextMove
 	for _, m := range moves {
 		old := m.t.handles[0]
-		same := func(d busypoll.Descriptor) bool { return d.Key() == old.Key() && slices.ContainsFunc(m.t.handles, d.SameProcess) }
+		same := func(d busypoll.Descriptor) bool {
+			return d.Key() == old.Key() && slices.ContainsFunc(m.t.handles, d.SameProcess)
+		}
 		if old.Object == 0 || m.t.expected != m.to || slices.ContainsFunc(rows, same) {
 			continue
 		}

@@ -110,7 +110,7 @@ func (s *Steering) mark(sample *model.Sample, rows []busypoll.Descriptor) {
 }
 
 func epollContext(d *busypoll.Descriptor) model.EpollContext {
-	c := model.EpollContext{FD: d.FD, Opaque: d.Opaque, NAPIIDs: d.NAPIIDs}
+	c := model.EpollContext{FD: d.FD, Opaque: d.Opaque, NAPIIDs: d.NAPIIDs, MoreNAPIs: d.MoreNAPIs}
 	if d.Params != nil {
 		c.BusyPoll = time.Duration(d.Params.Usecs) * time.Microsecond
 		c.Budget, c.Prefer = d.Params.Budget, d.Params.Prefer

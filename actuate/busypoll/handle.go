@@ -77,12 +77,15 @@ type Descriptor struct {
 	// NAPIIDs are the NAPI instances of the sockets that a context watches, or
 	// of the socket, ascending. Nil means none, or not known: see Opaque.
 	NAPIIDs []uint32
+	// MoreNAPIs tells that a context may watch sockets of further instances.
+	MoreNAPIs bool
 	// Opaque is set where the listing tells neither Params nor NAPIIDs.
 	Opaque bool
 }
 
-// Mixed reports whether a context watches sockets of several NAPI instances.
-func (d *Descriptor) Mixed() bool { return len(d.NAPIIDs) > 1 }
+// Mixed reports whether a context watches sockets of several NAPI instances, or
+// may.
+func (d *Descriptor) Mixed() bool { return len(d.NAPIIDs) > 1 || d.MoreNAPIs }
 
 // Lister lists the epoll contexts of at least the processes named, of all where
 // none is, and with sockets also their sockets that can busy poll. It

@@ -38,6 +38,7 @@ type cli struct {
 	Record     recordCmd     `cmd:"" help:"Write what the probes see to a trace; nothing is written to the kernel."`
 	Replay     replayCmd     `cmd:"" help:"What a policy would have decided on a trace; with --verify, whether the run can be repeated."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate one setting, a table, a fit, or a check against this kernel."`
+	Busypoll   busypollCmd   `cmd:"" help:"How running processes busy poll: list, or set."`
 	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version."`

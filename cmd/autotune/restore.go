@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"autotune/actuate"
+	"autotune/actuate/busypoll"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +20,7 @@ type restoreCmd struct {
 }
 
 // Run implements the command.
-func (c *restoreCmd) Run(ctx context.Context, std streams) error {
+func (c *restoreCmd) Run(ctx context.Context, std streams) (err error) {
 	state, err := stateOr(c.State)
 	if err != nil {
 		return usageError(err)
@@ -27,13 +28,15 @@ func (c *restoreCmd) Run(ctx context.Context, std streams) error {
 	// A restore that was begun is finished, whatever signal comes.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWait)
 	defer cancel()
-	report, err := actuate.Restore(ctx, state, "")
+	apps := &applications{}
+	defer func() { err = errors.Join(err, apps.Close()) }()
+	report, err := actuate.RestoreOn(ctx, actuate.Live{Applications: apps}, state, "")
 	if c.JSON {
 		err = errors.Join(err, printRestore(std.out, report))
 	} else {
 		fmt.Fprint(std.out, report)
 	}
-	if err == nil && len(report.Knobs) == 0 {
+	if err == nil && report.Empty() {
 		others, err := actuate.Leftovers("")
 		if err != nil {
 			fmt.Fprintf(std.err, "whether other runs left something is not known: %v\n", err)
@@ -66,6 +69,14 @@ func printRestore(w io.Writer, r actuate.Report) error {
 			return err
 		}
 	}
+	for _, c := range r.Contexts {
+		if err := printJSON(w, struct {
+			Kind string `json:"kind"`
+			restoredContext
+		}{"busy_poll", restoredContext{c, c.Kind}}); err != nil {
+			return err
+		}
+	}
 	return printJSON(w, struct {
 		Kind     string `json:"kind"`
 		StateDir string `json:"state_dir"`
@@ -74,11 +85,18 @@ func printRestore(w io.Writer, r actuate.Report) error {
 	}{"restore", r.StateDir, r.Settled, r.Note})
 }
 
+// restoredContext gives the field "kind" of a report, which every line has for
+// itself, another name.
+type restoredContext struct {
+	actuate.ContextReport
+	Descriptor busypoll.Kind `json:"descriptor"`
+}
+
 // restoredText says what a settled restore came to.
 func restoredText(r actuate.Report) string {
 	others := foreignOnly(r)
 	switch {
-	case len(r.Knobs) == 0:
+	case r.Empty():
 		return "nothing was written, so there is nothing to put back\n"
 	case others == "":
 		return "the originals are back, verified by reading them\n"
@@ -95,6 +113,13 @@ func foreignOnly(r actuate.Report) string {
 		case actuate.OutcomeUnchanged, actuate.OutcomeRestored:
 		default:
 			fmt.Fprintln(&b, k)
+		}
+	}
+	for _, c := range r.Contexts {
+		switch c.Outcome {
+		case actuate.OutcomeUnchanged, actuate.OutcomeRestored:
+		default:
+			fmt.Fprintln(&b, c)
 		}
 	}
 	return b.String()

@@ -24,6 +24,7 @@ type runCmd struct {
 	Ifaces []string `arg:"" name:"iface" help:"Interfaces to tune."`
 
 	Netns       string        `help:"Network namespace, by name or path." placeholder:"NAME|PATH"`
+	Apps        []string      `help:"Applications that follow the settings: their epoll contexts prefer busy polling when the setting asks for it. comm=NAME, pid=N or cgroup=PATH; repeatable." placeholder:"SELECTOR" sep:"none"`
 	Apply       bool          `help:"Write to the kernel. Without it nothing is, and each line says what would be."`
 	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"aimd" placeholder:"SPEC"`
 	SLO         time.Duration `help:"Target for the delay." default:"250us" name:"slo"`
@@ -121,6 +122,10 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	if err != nil {
 		return usageError(err)
 	}
+	apps, err := parseSelectors(c.Apps)
+	if err != nil {
+		return err
+	}
 	boot, err := bootTime()
 	if err != nil {
 		return err
@@ -136,6 +141,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		apply:     c.Apply,
 		stateDir:  state,
 		bounds:    c.bounds(),
+		apps:      apps,
 		policy:    decide,
 		objective: model.Objective{SLO: c.SLO, Quantile: c.SLOQuantile},
 		interval:  c.Interval,
@@ -223,7 +229,7 @@ func (c *runCmd) end(ctx context.Context, s *session, std streams) error {
 func (c *runCmd) keep(ctx context.Context, s *session, std streams) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWait)
 	defer cancel()
-	kept, err := s.host.Apply(ctx, s.loop.Confirmed())
+	kept, err := s.actuator.Apply(ctx, s.loop.Confirmed())
 	state, _ := stateOr(c.State)
 	for q, settings := range kept {
 		if c.JSON {
