@@ -27,6 +27,9 @@ type facts struct {
 // capSysPtrace is CAP_SYS_PTRACE of include/uapi/linux/capability.h.
 const capSysPtrace = 19
 
+// initUserNamespace is PROC_USER_INIT_INO of include/linux/proc_ns.h.
+const initUserNamespace = "user:[4026531837]"
+
 // readFacts reads them from a mount of procfs.
 func readFacts(proc fs.FS, pid int, link func(string) (string, error)) facts {
 	var f facts
@@ -38,7 +41,9 @@ func readFacts(proc fs.FS, pid int, link func(string) (string, error)) facts {
 	f.ptrace = own.capabilities&(1<<capSysPtrace) != 0
 	theirs, theirsErr := link(path.Join(strconv.Itoa(pid), "ns/user"))
 	ours, oursErr := link("self/ns/user")
-	f.otherNamespace = theirsErr == nil && oursErr == nil && theirs != ours
+	// Reading the target's takes the same access, so that it is refused tells
+	// nothing to a process of the initial namespace, where all are below.
+	f.otherNamespace = oursErr == nil && (theirsErr == nil && theirs != ours || theirsErr != nil && ours != initUserNamespace)
 	if data, err := fs.ReadFile(proc, "sys/kernel/yama/ptrace_scope"); err == nil {
 		if scope, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
 			f.yama = &scope

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"autotune/actuate/busypoll"
+	"autotune/experiments/testbed"
+	"autotune/model"
+	"autotune/tuner"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// contextsOf is the test's own view of the epoll contexts of a process, by
+// descriptor and past the listing.
+func contextsOf(t *testing.T, pid int) map[int]busypoll.Params {
+	t.Helper()
+	out := map[int]busypoll.Params{}
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range fds {
+		var fd int
+		target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, entry.Name()))
+		if _, scanErr := fmt.Sscan(entry.Name(), &fd); err != nil || scanErr != nil || target != "anon_inode:[eventpoll]" {
+			continue
+		}
+		if out[fd], err = (busypoll.Live{}).Get(busypoll.Handle{PID: pid, FD: fd, Kind: busypoll.KindEpoll}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// preferring counts the contexts that prefer busy polling.
+func preferring(contexts map[int]busypoll.Params) int {
+	n := 0
+	for _, p := range contexts {
+		if p.Prefer {
+			n++
+		}
+	}
+	return n
+}
+
+// suspendedNow fits a decision that suspends.
+func suspendedNow(e tuner.Entry) bool { return applied(e) && e.To.IRQSuspendTimeout > 0 }
+
+// expectDriven fails the test unless most packets come by application polls. On
+// a shared machine a second in which the server hardly ran shows little, so the
+// best of some counts.
+func expectDriven(t *testing.T, bed *testbed.Bed, want float64) {
+	t.Helper()
+	for range 5 {
+		share, packets := polledByApplication(t, bed)
+		t.Logf("%.1f%% of %d packets by application polls", 100*share, packets)
+		if share >= want {
+			return
+		}
+	}
+	t.Errorf("in no second %v of the packets came by application polls", want)
+}
+
+// polledByApplication returns the application's share of the packets of one
+// second, of all queues of a bed.
+func polledByApplication(t *testing.T, bed *testbed.Bed) (share float64, packets uint64) {
+	t.Helper()
+	code, stdout, stderr := call(t, "list", bed.Server().Ifname, "--netns", bed.Server().Name, "--live", "--duration", "1s", "--json", "--probe-budget", "none")
+	if code != exitDone {
+		t.Fatalf("list --live: exit code %d: %s", code, stderr)
+	}
+	var byApplication uint64
+	for line := range strings.Lines(stdout) {
+		var rates rateLine
+		if err := json.Unmarshal([]byte(line), &rates); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		for _, loop := range rates.Loops {
+			packets += loop.Packets
+			if loop.Loop == "application" {
+				byApplication += loop.Packets
+			}
+		}
+	}
+	return float64(byApplication) / float64(max(1, packets)), packets
+}
+
+func TestSelectedApplicationDrivesTheQueueAndIsPutBack(t *testing.T) {
+	testbed.Alone(t)
+	bed := newBed(t, 1)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 60000)
+	k := newKernel(t, bed)
+	originals, own := k.settings(), contextsOf(t, load.server.PID())
+	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms",
+		"--apps", fmt.Sprintf("pid=%d", load.server.PID()), "--policy", "static:case=suspend50", bed.Server().Ifname)
+	e := b.await("it was suspended", suspendedNow)
+	if !e.To.BusyPoll.Prefer || e.To.IRQSuspendTimeout != 20*time.Millisecond {
+		t.Errorf("applied %v", e.To)
+	}
+	want := busypoll.Params{Budget: 64, Prefer: true}
+	var got []busypoll.Params
+	for _, p := range contextsOf(t, load.server.PID()) {
+		if p.Prefer {
+			got = append(got, p)
+		}
+	}
+	if diff := cmp.Diff([]busypoll.Params{want}, got); diff != "" {
+		t.Errorf("contexts that prefer busy polling (-want +got):\n%s", diff)
+	}
+	expectDriven(t, bed, 0.5)
+	if code, stderr := b.stop(os.Interrupt); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if diff := cmp.Diff(originals, k.settings()); diff != "" {
+		t.Errorf("settings after the run (-original +now):\n%s", diff)
+	}
+	if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
+		t.Errorf("contexts after the run (-original +now):\n%s", diff)
+	}
+}
+
+func TestMemcachedIsDrivenRestartedAndPutBackAfterAKill(t *testing.T) {
+	requireMemcached(t)
+	testbed.Alone(t)
+	bed := newBed(t, 1)
+	memcached := startMemcached(t, bed)
+	getter := startGetter(t, bed)
+	k := newKernel(t, bed)
+	originals := k.settings()
+	state := t.TempDir()
+	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", state, "--interval", "100ms",
+		"--apps", "comm=memcached", "--policy", "static:case=suspend50", bed.Server().Ifname)
+	b.await("it was suspended", suspendedNow)
+	expectDriven(t, bed, 0.8)
+
+	stopProcess(memcached)
+	stopProcess(getter)
+	b.await("suspension ended with the application", func(e tuner.Entry) bool {
+		return applied(e) && e.From.IRQSuspendTimeout > 0 && e.To.IRQSuspendTimeout == 0
+	})
+	awaitPort(t, bed, false)
+	memcached = startMemcached(t, bed)
+	startGetter(t, bed)
+	second := false
+	b.await("it was suspended again", func(e tuner.Entry) bool {
+		second = second || e.To.IRQSuspendTimeout == 0 && e.From.IRQSuspendTimeout > 0
+		return second && suspendedNow(e)
+	})
+	if n := preferring(contextsOf(t, memcached.Process.Pid)); n == 0 {
+		t.Error("no context of the new memcached prefers busy polling")
+	}
+
+	b.stop(unix.SIGKILL)
+	if n := preferring(contextsOf(t, memcached.Process.Pid)); n == 0 {
+		t.Error("the kill put the contexts back: nothing is left to restore")
+	}
+	code, stdout, stderr := call(t, "restore", "--state", state)
+	if code != exitDone {
+		t.Fatalf("restore: exit code %d: %s%s", code, stdout, stderr)
+	}
+	if diff := cmp.Diff(originals, k.settings()); diff != "" {
+		t.Errorf("settings after restore (-original +now):\n%s", diff)
+	}
+	for fd, p := range contextsOf(t, memcached.Process.Pid) {
+		if p != (busypoll.Params{}) {
+			t.Errorf("context %d is left at %v; restore said\n%s", fd, p, stdout)
+		}
+	}
+}
+
+func TestObservingAnApplicationWritesNothing(t *testing.T) {
+	bed := newBed(t, 1)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 5000)
+	k := newKernel(t, bed)
+	originals, own := k.settings(), contextsOf(t, load.server.PID())
+	b := startRun(t, "--netns", bed.Server().Name, "--interval", "100ms",
+		"--apps", fmt.Sprintf("pid=%d", load.server.PID()), "--policy", "static:case=suspend50", bed.Server().Ifname)
+	b.await("advice to suspend", func(e tuner.Entry) bool {
+		return e.Verdict == model.VerdictAdvised && e.To.IRQSuspendTimeout > 0
+	})
+	if diff := cmp.Diff(originals, k.settings()); diff != "" {
+		t.Errorf("settings (-original +now):\n%s", diff)
+	}
+	if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
+		t.Errorf("contexts (-original +now):\n%s", diff)
+	}
+	if code, stderr := b.stop(os.Interrupt); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"autotune/experiments/testbed"
+
+	"golang.org/x/sys/unix"
+)
+
+// asGetter makes the test binary a client that asks a memcached for one key
+// over many connections, each as fast as answers come. Its value is the
+// address.
+const asGetter = "AUTOTUNE_TEST_AS_GETTER"
+
+// getterConnections keep the server busy at all times.
+const getterConnections = 24
+
+const memcachedPort = 11211
+
+// runGetter stays on CPU 1 and runs until it is killed.
+func runGetter(addr string) error {
+	var one unix.CPUSet
+	one.Set(1)
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		if id, err := strconv.Atoi(thread.Name()); err == nil {
+			_ = unix.SchedSetaffinity(id, &one)
+		}
+	}
+	var group sync.WaitGroup
+	for range getterConnections {
+		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+		if err != nil {
+			return err
+		}
+		group.Go(func() {
+			answers := bufio.NewReader(conn)
+			for {
+				if _, err := conn.Write([]byte("get key\r\n")); err != nil {
+					return
+				}
+				for line := ""; line != "END\r\n"; {
+					if line, err = answers.ReadString('\n'); err != nil {
+						return
+					}
+				}
+			}
+		})
+	}
+	fmt.Println("ready")
+	group.Wait()
+	return nil
+}
+
+// requireMemcached returns the path of Debian's memcached. Under CI it must be
+// there.
+func requireMemcached(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("memcached")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("memcached is missing; .ci/run installs it")
+		}
+		t.Skip("memcached is not installed (apt-get install memcached)")
+	}
+	return path
+}
+
+// startMemcached starts one, on CPU 0, with a thread.
+func startMemcached(t *testing.T, bed *testbed.Bed) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("taskset", "-c", "0", requireMemcached(t), "-u", "nobody", "-t", "1", "-U", "0",
+		"-l", bed.Server().Addr.String(), "-p", strconv.Itoa(memcachedPort))
+	if err := bed.Server().Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopProcess(cmd) })
+	awaitPort(t, bed, true)
+	return cmd
+}
+
+// awaitPort waits until the server's port is open, or free.
+func awaitPort(t *testing.T, bed *testbed.Bed, open bool) {
+	t.Helper()
+	addr := netip.AddrPortFrom(bed.Server().Addr, memcachedPort).String()
+	for range 200 {
+		var conn net.Conn
+		err := bed.Client().Do(func() (err error) {
+			conn, err = net.DialTimeout("tcp", addr, time.Second)
+			return err
+		})
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err == nil) == open {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("the port of memcached is not open: %v", open)
+}
+
+func stopProcess(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// startGetter loads the memcached of a bed.
+func startGetter(t *testing.T, bed *testbed.Bed) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), asGetter+"="+netip.AddrPortFrom(bed.Server().Addr, memcachedPort).String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Client().Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopProcess(cmd) })
+	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		t.Fatalf("client: %q, %v", line, err)
+	}
+	return cmd
+}
