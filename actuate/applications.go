@@ -306,29 +306,43 @@ func (a *Applications) own(ctx context.Context, granted []Granted, moves []conte
 		return errors.New("the originals were put back; start anew to tune again")
 	}
 	taken := map[busypoll.Handle]*lock{}
-	fresh := false
-	for i := range moves {
-		m := &moves[i]
+	var fresh []int
+	anew := false
+	refuse := func(i int, err error) error {
+		var locked *LockedError
+		var unsettled *unsettledError
+		if !errors.As(err, &locked) && !errors.As(err, &unsettled) && !errors.Is(err, busypoll.ErrVanished) {
+			return err
+		}
+		granted[moves[i].at].Err = err
+		a.refuse(moves[i].t)
+		return nil
+	}
+	for i, m := range moves {
 		if a.recorded(m.t) {
 			continue
 		}
 		restored, err := a.lockProcesses(ctx, m.t, taken)
-		if err == nil && restored {
-			err = a.startAnew(m, &granted[m.at])
-		}
-		var locked *LockedError
-		var unsettled *unsettledError
-		switch {
-		case errors.As(err, &locked), errors.As(err, &unsettled), errors.Is(err, busypoll.ErrVanished):
-			granted[m.at].Err = err
-			a.refuse(m.t)
+		anew = anew || restored
+		if err != nil {
+			if err := refuse(i, err); err != nil {
+				return err
+			}
 			continue
-		case err != nil:
-			return err
 		}
-		fresh = true
+		fresh = append(fresh, i)
 	}
-	if !fresh {
+	for _, i := range fresh {
+		if !anew || a.recordOf(moves[i].t.handles[0].Key()) != nil {
+			continue
+		}
+		if err := a.startAnew(&moves[i], &granted[moves[i].at]); err != nil {
+			if err := refuse(i, err); err != nil {
+				return err
+			}
+		}
+	}
+	if len(fresh) == 0 {
 		return nil
 	}
 	if err := a.saveOriginals(moves, granted); err != nil {
