@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"autotune/experiments/testbed"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -23,6 +25,10 @@ func TestMain(m *testing.M) {
 	switch role := os.Getenv(roleVariable); {
 	case role == "":
 		os.Exit(m.Run())
+	case role == "rebind":
+		err = rebind()
+	case role == "receive":
+		err = receive()
 	case role == "hold":
 		err = hold()
 	default:
@@ -113,13 +119,6 @@ func holder(t *testing.T, attr *syscall.SysProcAttr) Handle {
 	return h
 }
 
-func requireRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("running as other users needs root")
-	}
-}
-
 func asNobody() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 }
@@ -130,8 +129,7 @@ func inNamespaces(flags uintptr) *syscall.SysProcAttr {
 }
 
 func TestProcessesOfOthersAreReachedByRoot(t *testing.T) {
-	requireRoot(t)
-	requireParams(t)
+	testbed.Require(t)
 	want := Params{Usecs: 40, Budget: 32, Prefer: true}
 	for name, attr := range map[string]*syscall.SysProcAttr{
 		"another user's":            asNobody(),
@@ -148,8 +146,7 @@ func TestProcessesOfOthersAreReachedByRoot(t *testing.T) {
 }
 
 func TestWhoMayNotReachIsToldWhy(t *testing.T) {
-	requireRoot(t)
-	requireParams(t)
+	testbed.Require(t)
 	h := holder(t, nil)
 	for _, tt := range []struct {
 		name string

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -198,3 +199,195 @@ func TestObservingAnApplicationWritesNothing(t *testing.T) {
 	}
 }
 
+
+func TestMixedApplicationIsNotSuspended(t *testing.T) {
+	bed := newBed(t, 2)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 10000)
+	k := newKernel(t, bed)
+	awaitMixed(t, load.server.PID())
+	own := contextsOf(t, load.server.PID())
+	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms", "--duration", "3s",
+		"--apps", fmt.Sprintf("pid=%d", load.server.PID()), "--policy", "static:case=suspend50", bed.Server().Ifname)
+	e := b.await("the refusal", func(e tuner.Entry) bool { return e.Guard == "readiness" && strings.Contains(e.Why, "mixes") })
+	if e.Verdict != model.VerdictRefused {
+		t.Errorf("verdict %v: %s", e.Verdict, e.Why)
+	}
+	for id, s := range k.settings() {
+		if s.IRQSuspendTimeout != 0 {
+			t.Errorf("NAPI %d is suspended: %v", id, s)
+		}
+	}
+	if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
+		t.Errorf("contexts (-original +now):\n%s", diff)
+	}
+	if code, stderr := b.stop(os.Interrupt); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// awaitMixed waits until a context of the process has received on two NAPI
+// instances.
+func awaitMixed(t *testing.T, pid int) {
+	t.Helper()
+	for range 100 {
+		code, stdout, stderr := call(t, "busypoll", "list", "--pid", fmt.Sprint(pid), "--json")
+		if code != exitDone {
+			t.Fatalf("busypoll list: exit code %d: %s", code, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			var l busypollLine
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if *l.Mixed {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("no context has received on both NAPI instances")
+}
+
+func TestSetAndRestoreAnApplication(t *testing.T) {
+	bed := newBed(t, 1)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 5000)
+	pid := fmt.Sprint(load.server.PID())
+	own := contextsOf(t, load.server.PID())
+	state := t.TempDir()
+	code, stdout, stderr := call(t, "busypoll", "set", "--pid", pid, "--usecs", "30", "--budget", "32", "--prefer", "on", "--state", state, "--json")
+	if code != exitDone || !strings.Contains(stderr, "restore --state "+state) {
+		t.Fatalf("set: exit code %d: %s%s", code, stdout, stderr)
+	}
+	want := busypoll.Params{Usecs: 30, Budget: 32, Prefer: true}
+	for line := range strings.Lines(stdout) {
+		var l busypollSetLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if l.Outcome != "set" || *l.From != own[l.FD] || *l.Now != want || l.Kind != "epoll" || l.Error != nil {
+			t.Errorf("unexpected line %s", line)
+		}
+	}
+	for fd, p := range contextsOf(t, load.server.PID()) {
+		if p != want {
+			t.Errorf("context %d is at %v", fd, p)
+		}
+	}
+	code, stdout, stderr = call(t, "busypoll", "list", "--pid", pid, "--sockets", "--json")
+	if code != exitDone {
+		t.Fatalf("list: exit code %d: %s", code, stderr)
+	}
+	napi, _ := newKernel(t, bed).only()
+	kinds := map[string]int{}
+	for line := range strings.Lines(stdout) {
+		var l busypollLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		kinds[l.Kind]++
+		if l.Kind == "epoll" && len(l.NAPIIDs) > 0 {
+			kinds["placed"]++
+			if l.NAPIIDs[0] != napi || *l.Queues[0] != bed.Server().Ifname+":0" || l.NAPICPU[0] == nil || *l.NAPICPU[0] != 0 || *l.Usecs != 30 || !*l.Prefer || *l.Mixed {
+				t.Errorf("unexpected line %s", line)
+			}
+		}
+	}
+	if kinds["placed"] != 1 || kinds["tcp"] < 128 {
+		t.Errorf("listed %v, want one context with sockets and 128 connections", kinds)
+	}
+	if code, stdout, stderr := call(t, "restore", "--state", state, "--json"); code != exitDone {
+		t.Fatalf("restore: exit code %d: %s%s", code, stdout, stderr)
+	}
+	if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
+		t.Errorf("contexts after restore (-original +now):\n%s", diff)
+	}
+	if left := stateFiles(t, state); len(left) != 0 {
+		t.Errorf("state left behind: %v", left)
+	}
+}
+
+func TestSocketsAreSetOnlyWhenAskedFor(t *testing.T) {
+	bed := newBed(t, 1)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 5000)
+	pid, state := fmt.Sprint(load.server.PID()), t.TempDir()
+	preferred := func() (sockets int) {
+		code, stdout, stderr := call(t, "busypoll", "list", "--pid", pid, "--sockets", "--json")
+		if code != exitDone {
+			t.Fatalf("list: exit code %d: %s", code, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			var l busypollLine
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if l.Kind == "tcp" && *l.Prefer {
+				sockets++
+			}
+		}
+		return sockets
+	}
+	set := func(more ...string) string {
+		code, stdout, stderr := call(t, append([]string{"busypoll", "set", "--pid", pid, "--prefer", "on", "--state", state}, more...)...)
+		if code != exitDone {
+			t.Fatalf("set: exit code %d: %s%s", code, stdout, stderr)
+		}
+		return stderr
+	}
+	set()
+	if n := preferred(); n != 0 {
+		t.Errorf("%d sockets were set without --sockets", n)
+	}
+	if said := set("--sockets"); !strings.Contains(said, "closes it") {
+		t.Errorf("no word about the danger: %q", said)
+	}
+	if n := preferred(); n < 128 {
+		t.Errorf("%d sockets were set, want all 128 connections", n)
+	}
+	if code, stdout, stderr := call(t, "restore", "--state", state); code != exitDone {
+		t.Fatalf("restore: exit code %d: %s%s", code, stdout, stderr)
+	}
+	if n := preferred(); n != 0 {
+		t.Errorf("%d sockets are left set", n)
+	}
+}
+
+func TestRestoreUndoesASteeredRunThatWasKilledAtAnyInstant(t *testing.T) {
+	const kills = 12
+	bed := newBed(t, 1)
+	load := newLoad(t, bed)
+	load.offer(t, "load", 5000)
+	k := newKernel(t, bed)
+	originals, own := k.mark(), contextsOf(t, load.server.PID())
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	set := 0
+	for i := range kills {
+		state := t.TempDir()
+		b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", state, "--interval", "10ms",
+			"--apps", fmt.Sprintf("pid=%d", load.server.PID()), "--policy", "static:case=suspend20", bed.Server().Ifname)
+		if i%2 == 0 {
+			b.await("it was suspended", suspendedNow)
+		}
+		time.Sleep(time.Duration(random.Int64N(int64(400 * time.Millisecond))))
+		b.stop(unix.SIGKILL)
+		if cmp.Diff(own, contextsOf(t, load.server.PID())) != "" {
+			set++
+		}
+		if code, stdout, stderr := call(t, "restore", "--state", state, "--json"); code != exitDone {
+			t.Fatalf("seed %d, kill %d: restore: exit code %d: %s%s", seed, i, code, stdout, stderr)
+		}
+		if diff := cmp.Diff(originals, k.settings()); diff != "" {
+			t.Fatalf("seed %d, kill %d: settings after restore (-original +now):\n%s", seed, i, diff)
+		}
+		if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
+			t.Fatalf("seed %d, kill %d: contexts after restore (-original +now):\n%s", seed, i, diff)
+		}
+	}
+	t.Logf("%d of %d kills left contexts set", set, kills)
+	if set < kills/4 {
+		t.Errorf("only %d of %d kills left contexts set: restore was hardly tested", set, kills)
+	}
+}
