@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -66,6 +67,23 @@ func runGetter(addr string) error {
 	return nil
 }
 
+// newRealtimeBed is newBed with NAPI threads that whatever else runs on their
+// CPU does not hold up.
+func newRealtimeBed(t *testing.T, queues int) *testbed.Bed {
+	t.Helper()
+	testbed.Require(t)
+	bed, err := testbed.New(context.WithoutCancel(t.Context()), testbed.Options{Prefix: "cmd", Queues: queues, Threaded: true, Realtime: true, ClientCPU: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return bed
+}
+
 // requireMemcached returns the path of Debian's memcached. Under CI it must be
 // there.
 func requireMemcached(t *testing.T) string {
@@ -80,11 +98,18 @@ func requireMemcached(t *testing.T) string {
 	return path
 }
 
-// startMemcached starts one, on CPU 0, with a thread.
+// startMemcached starts one, on CPU 0, with a thread for each queue of the bed.
 func startMemcached(t *testing.T, bed *testbed.Bed) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("taskset", "-c", "0", requireMemcached(t), "-u", "nobody", "-t", "1", "-U", "0",
-		"-l", bed.Server().Addr.String(), "-p", strconv.Itoa(memcachedPort))
+	args := []string{"-c", "0", requireMemcached(t), "-u", "nobody", "-U", "0",
+		"-l", bed.Server().Addr.String(), "-p", strconv.Itoa(memcachedPort), "-t", strconv.Itoa(bed.Options().Queues)}
+	if queues := bed.Options().Queues; queues > 1 {
+		// A thread takes the connections of one NAPI instance.
+		args = append(args, "-N", strconv.Itoa(queues))
+	}
+	// As its NAPI threads, it runs as soon as there is something to do, whatever
+	// else shares the machine.
+	cmd := exec.Command("chrt", append([]string{"-f", "1", "taskset"}, args...)...)
 	if err := bed.Server().Start(cmd); err != nil {
 		t.Fatal(err)
 	}
