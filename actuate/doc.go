@@ -17,11 +17,15 @@
 //   - A knob that another writer has changed is left to that writer.
 //   - Two runs never own one device, whatever their state directories.
 //
+// [Applications] does the same for how epoll contexts and sockets of running
+// processes busy poll, in the same state. [Steering] joins both: it makes
+// selected applications follow the settings of the queues that they receive on.
+//
 // Where the kernel cannot set NAPI instances one by one (before Linux 6.13),
 // whole devices are set through sysfs, with the same guarantees: see
 // [ScopeDevice]. What else competes for the same latency is only read: see
 // [Host.Conditions].
 //
-// The package may import model, actuate/netdev, actuate/coalesce, and netlink
+// The package may import model, actuate/netdev, actuate/coalesce, actuate/busypoll, and netlink
 // and ethtool libraries. It reads no clock and starts no lasting goroutine.
 package actuate
