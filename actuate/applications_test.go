@@ -310,6 +310,7 @@ func TestNumberReusedInTheInstantOfTheWrite(t *testing.T) {
 					if killed {
 						panic(crash{})
 					}
+				default:
 				}
 				return nil
 			}

@@ -26,6 +26,7 @@
 // [ScopeDevice]. What else competes for the same latency is only read: see
 // [Host.Conditions].
 //
-// The package may import model, actuate/netdev, actuate/coalesce, actuate/busypoll, and netlink
-// and ethtool libraries. It reads no clock and starts no lasting goroutine.
+// The package may import model, actuate/netdev, actuate/coalesce,
+// actuate/busypoll, and netlink and ethtool libraries. It reads no clock and
+// starts no lasting goroutine.
 package actuate

@@ -22,14 +22,14 @@ const roleVariable = "BUSYPOLL_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	var err error
-	switch role := os.Getenv(roleVariable); {
-	case role == "":
+	switch role := os.Getenv(roleVariable); role {
+	case "":
 		os.Exit(m.Run())
-	case role == "rebind":
+	case "rebind":
 		err = rebind()
-	case role == "receive":
+	case "receive":
 		err = receive()
-	case role == "hold":
+	case "hold":
 		err = hold()
 	default:
 		err = reachFor(role)

@@ -221,7 +221,6 @@ func TestObservingAnApplicationWritesNothing(t *testing.T) {
 	}
 }
 
-
 func TestMixedApplicationIsNotSuspended(t *testing.T) {
 	bed := newBed(t, 2)
 	load := newLoad(t, bed)

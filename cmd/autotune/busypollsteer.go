@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 
 	"autotune/actuate"
 	"autotune/actuate/busypoll"
@@ -21,6 +24,30 @@ func (s *session) canSteer(o sessionOptions) error {
 	}
 	if err := busypoll.TryEpoll(); err != nil && o.apply {
 		return cannotError(fmt.Errorf("epoll contexts cannot be set here: %w; boot Linux 6.9 or later", err))
+	}
+	return nil
+}
+
+// announceApps says which processes a selector fits now.
+func (s *session) announceApps(ctx context.Context, w io.Writer, sel busypoll.Selector) error {
+	rows, err := selected(ctx, s.apps, sel, false)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, d := range rows {
+		if name := fmt.Sprintf("%s (pid %d)", d.Comm, d.PID); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	const many = 8
+	switch {
+	case len(names) == 0:
+		fmt.Fprintf(w, "no process with an epoll context fits %v yet\n", sel)
+	case len(names) > many:
+		fmt.Fprintf(w, "%v fits %d processes, among them %s\n", sel, len(names), strings.Join(names[:many], ", "))
+	default:
+		fmt.Fprintf(w, "%v fits %s\n", sel, strings.Join(names, ", "))
 	}
 	return nil
 }

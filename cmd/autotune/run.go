@@ -183,6 +183,11 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	}
 	goQuiet()
 	c.announce(std.err, decide, napis, s.source.Missing())
+	for _, sel := range apps {
+		if err := s.announceApps(ctx, std.err, sel); err != nil {
+			return err
+		}
+	}
 	if err := s.host.DeviceWide(); err != nil {
 		fmt.Fprintln(std.err, deviceWideText(err))
 	}
