@@ -136,8 +136,10 @@ type Granted struct {
 }
 
 // Apply sets what is wished for, and returns what became of each wish that is
-// not a further descriptor of one before. What has the value is not written.
-// The error means that nothing was written.
+// not a further descriptor of one before. What has the value is not written,
+// but that a child has come to share a context is made durable. Without granted
+// wishes the error means that nothing was written; with them, that what was
+// written could not be noted down: it can be put back all the same.
 func (a *Applications) Apply(ctx context.Context, wishes []Wish) ([]Granted, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,6 +151,8 @@ func (a *Applications) Apply(ctx context.Context, wishes []Wish) ([]Granted, err
 		return nil, fmt.Errorf("set busy-poll parameters: nothing was written: %w", err)
 	}
 	moves = slices.DeleteFunc(moves, func(m contextMove) bool { return granted[m.at].Err != nil })
+	// What is left moves nothing, but has further descriptors.
+	moves = slices.DeleteFunc(moves, func(m contextMove) bool { return m.from == m.to })
 	if len(moves) == 0 {
 		return granted, nil
 	}
@@ -180,9 +184,10 @@ func (a *Applications) plan(wishes []Wish) ([]Granted, []contextMove) {
 		key := w.Descriptor.Key()
 		if i, known := at[key]; known {
 			// Another descriptor of the same.
-			for _, m := range moves {
-				if m.at == i {
-					m.t.reachedBy(w.Descriptor.Handle)
+			if t := a.tracked[key]; t != nil && granted[i].Err == nil {
+				t.reachedBy(w.Descriptor.Handle)
+				if !slices.ContainsFunc(moves, func(m contextMove) bool { return m.at == i }) && !a.recorded(t) {
+					moves = append(moves, contextMove{at: i, t: t, wish: w, from: t.expected, to: t.expected})
 				}
 			}
 			continue
@@ -190,9 +195,10 @@ func (a *Applications) plan(wishes []Wish) ([]Granted, []contextMove) {
 		at[key] = len(granted)
 		g := Granted{Descriptor: w.Descriptor}
 		m, err := a.planOne(w, &g)
-		if err != nil {
+		switch {
+		case err != nil:
 			g.Err = err
-		} else if m.from != m.to {
+		case m.t != nil && (m.from != m.to || !a.recorded(m.t)):
 			m.at = len(granted)
 			moves = append(moves, m)
 		}
@@ -210,11 +216,6 @@ func (a *Applications) planOne(w Wish, g *Granted) (contextMove, error) {
 	g.From, g.Now = &present, &present
 	to := w.To(present)
 	t := a.tracked[d.Key()]
-	if t != nil && !slices.ContainsFunc(t.handles, d.SameProcess) && !a.alive(t) {
-		// The address is another context's now.
-		delete(a.tracked, d.Key())
-		t = nil
-	}
 	switch {
 	case t == nil && present == to:
 		return contextMove{}, nil
@@ -237,14 +238,6 @@ func (a *Applications) read(d *busypoll.Descriptor) (busypoll.Params, error) {
 		return *d.Params, nil
 	}
 	return a.system.Processes().Get(d.Handle)
-}
-
-// alive reports whether a process that was seen to hold the context still does.
-func (a *Applications) alive(t *trackedContext) bool {
-	return slices.ContainsFunc(t.handles, func(h busypoll.Handle) bool {
-		_, err := a.system.Processes().Get(h)
-		return !errors.Is(err, busypoll.ErrVanished)
-	})
 }
 
 func (t *trackedContext) reachedBy(h busypoll.Handle) {
@@ -270,13 +263,9 @@ func (a *Applications) Originals() map[busypoll.Handle]busypoll.Params {
 func (a *Applications) Forget(rows []busypoll.Descriptor) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	exists := map[busypoll.Handle]bool{}
-	for i := range rows {
-		exists[rows[i].Key()] = true
-	}
 	lost := map[busypoll.Handle]bool{}
 	for key, t := range a.tracked {
-		if exists[key] || key.Kind == busypoll.KindSocket {
+		if key.Kind == busypoll.KindSocket || a.exists(key, t, rows) {
 			continue
 		}
 		for _, h := range t.handles {
@@ -297,6 +286,27 @@ func (a *Applications) Forget(rows []busypoll.Descriptor) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// exists reports whether a listing has a context. Its address may be that of
+// another one by now, of a process that was not seen to hold it: a child that
+// has come to share it shows what it was set to.
+func (a *Applications) exists(key busypoll.Handle, t *trackedContext, rows []busypoll.Descriptor) bool {
+	for i := range rows {
+		d := &rows[i]
+		inherited := d.Params != nil && *d.Params == t.expected && t.expected != t.original
+		if d.Key() == key && (slices.ContainsFunc(t.handles, d.SameProcess) || inherited) {
+			return true
+		}
+	}
+	// The walk that a listing is may miss a process.
+	return slices.ContainsFunc(t.handles, func(h busypoll.Handle) bool {
+		if slices.ContainsFunc(rows, func(d busypoll.Descriptor) bool { return d.SameDescriptor(h) }) {
+			return false
+		}
+		_, err := a.system.Processes().Get(h)
+		return !errors.Is(err, busypoll.ErrVanished)
+	})
 }
 
 // own locks the processes of moves, settles what earlier runs left there, and

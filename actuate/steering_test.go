@@ -312,6 +312,77 @@ func TestCrashOfARunThatSteersIsUndoneByTheNext(t *testing.T) {
 	}
 }
 
+func TestContextSharedWithAChildIsPutBackThere(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// crashed: the run is killed, and the parent exits after it.
+		crashed bool
+	}{{"by the run", false}, {"after a crash", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMachine(t, 1, memkernel.Driver{})
+			c := actuate.NewCrashable(nil)
+			if err := c.Open(context.Background(), m.System, m.options("a")); err != nil {
+				t.Fatal(err)
+			}
+			napis, err := c.Host.NAPIs(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			parent := m.Applications.Start("app")
+			fd := parent.Open(napis[0].ID)
+			steering := actuate.NewSteering(actuate.SteeringOptions{Host: &c.Host, Selectors: []busypoll.Selector{{All: true}}})
+			if _, err := steering.Apply(context.Background(), m.want(suspending)); err != nil {
+				t.Fatal(err)
+			}
+			child := parent.Fork()
+			if !tt.crashed {
+				parent.Exit()
+			}
+			sample := model.Sample{Active: m.want(suspending), NAPIIDs: map[model.Queue]uint32{napis[0].Queue: napis[0].ID}}
+			if err := steering.Observe(context.Background(), &sample); err != nil {
+				t.Fatal(err)
+			}
+			if tt.crashed {
+				parent.Exit()
+				c.Crash()
+				m.restore(t, "a")
+			} else {
+				if _, err := c.Host.Restore(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Host.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if child.Params(fd) != (busypoll.Params{}) {
+				t.Errorf("the child's context is left at %v", child.Params(fd))
+			}
+		})
+	}
+}
+
+func TestAddressOfAnExitedProcessIsNoOldContext(t *testing.T) {
+	s := newSteered(t, 1)
+	first := s.Applications.Start("app")
+	first.Open(s.napi(0))
+	q := s.device.Queue(0)
+	if _, err := s.apply(model.Config{q: suspending}); err != nil {
+		t.Fatal(err)
+	}
+	first.Exit()
+	second := s.Applications.Start("app")
+	fd := second.Open(s.napi(0)) // at the same address
+	own := busypoll.Params{Usecs: 9}
+	second.Write(fd, own)
+	s.observe(second)
+	if !second.Params(fd).Prefer || len(s.reports) != 0 {
+		t.Errorf("context at %v, reports %q", second.Params(fd), s.reports)
+	}
+	if _, err := s.host.Restore(context.Background()); err != nil || second.Params(fd) != own {
+		t.Errorf("%v, context at %v, want %v", err, second.Params(fd), own)
+	}
+}
+
 func TestReadOnlySteeringOnlySelects(t *testing.T) {
 	m := newMachine(t, 1, memkernel.Driver{})
 	o := m.options("")
