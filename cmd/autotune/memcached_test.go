@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,29 +44,58 @@ func runGetter(addr string) error {
 			_ = unix.SchedSetaffinity(id, &one)
 		}
 	}
-	var group sync.WaitGroup
+	var seen delays
 	for range getterConnections {
 		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 		if err != nil {
 			return err
 		}
-		group.Go(func() {
-			answers := bufio.NewReader(conn)
-			for {
-				if _, err := conn.Write([]byte("get key\r\n")); err != nil {
-					return
-				}
-				for line := ""; line != "END\r\n"; {
-					if line, err = answers.ReadString('\n'); err != nil {
-						return
-					}
-				}
-			}
-		})
+		go seen.ask(conn)
 	}
 	fmt.Println("ready")
-	group.Wait()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(seen.take())
+	}
 	return nil
+}
+
+// delays are those of a client's requests since they were last taken.
+type delays struct {
+	mu   sync.Mutex
+	list []time.Duration
+}
+
+// ask asks for the key until the server is gone.
+func (d *delays) ask(conn net.Conn) {
+	answers := bufio.NewReader(conn)
+	for {
+		asked := time.Now()
+		if _, err := conn.Write([]byte("get key\r\n")); err != nil {
+			return
+		}
+		for line := ""; line != "END\r\n"; {
+			var err error
+			if line, err = answers.ReadString('\n'); err != nil {
+				return
+			}
+		}
+		d.mu.Lock()
+		d.list = append(d.list, time.Since(asked))
+		d.mu.Unlock()
+	}
+}
+
+// take returns number, median and 90th percentile, in nanoseconds.
+func (d *delays) take() (n int, p50, p90 int64) {
+	d.mu.Lock()
+	list := d.list
+	d.list = nil
+	d.mu.Unlock()
+	if len(list) == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(list)
+	return len(list), int64(list[len(list)/2]), int64(list[len(list)*9/10])
 }
 
 // newRealtimeBed is newBed with NAPI threads that whatever else runs on their
@@ -144,12 +175,23 @@ func stopProcess(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
+// getter is such a client.
+type getter struct {
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
 // startGetter loads the memcached of a bed.
-func startGetter(t *testing.T, bed *testbed.Bed) *exec.Cmd {
+func startGetter(t *testing.T, bed *testbed.Bed) *getter {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), asGetter+"="+netip.AddrPortFrom(bed.Server().Addr, memcachedPort).String())
 	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -158,8 +200,21 @@ func startGetter(t *testing.T, bed *testbed.Bed) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stopProcess(cmd) })
-	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "ready" {
+	g := &getter{cmd, in, bufio.NewReader(out)}
+	if line, err := g.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
 		t.Fatalf("client: %q, %v", line, err)
 	}
-	return cmd
+	return g
+}
+
+// delays returns number, median and 90th percentile since the call before.
+func (g *getter) delays(t *testing.T) (n int, p50, p90 time.Duration) {
+	t.Helper()
+	if _, err := fmt.Fprintln(g.in); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscanln(g.out, &n, (*int64)(&p50), (*int64)(&p90)); err != nil {
+		t.Fatal(err)
+	}
+	return n, p50, p90
 }
