@@ -20,8 +20,9 @@ import (
 type Applications struct {
 	*ledger
 	// owns tells that the ledger is not a Host's.
-	owns    bool
-	tracked map[busypoll.Handle]*trackedContext
+	owns      bool
+	tracked   map[busypoll.Handle]*trackedContext
+	recovered []Report
 }
 
 // trackedContext is what is known of a context or socket that was written.
@@ -450,7 +451,18 @@ func (a *Applications) settleProcess(ctx context.Context, process busypoll.Handl
 		return false, &unsettledError{fmt.Errorf("process %d was set by another run, which could not be put back: %w\n%s"+
 			"run `autotune restore --state %s`", process.PID, errors.Join(err, errUnsettled), report, owner.StateDir)}
 	}
+	a.recovered = append(a.recovered, report)
 	return true, nil
+}
+
+// Recovered returns what was put back since the last call of what other runs
+// had left in processes that were to be set.
+func (a *Applications) Recovered() []Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.recovered
+	a.recovered = nil
+	return out
 }
 
 var errUnsettled = errors.New("not settled")

@@ -255,6 +255,9 @@ func TestTwoRunsNeverOwnOneProcess(t *testing.T) {
 	if err != nil || granted[0].Err != nil {
 		t.Fatal(granted, err)
 	}
+	if recovered := second.Recovered(); len(recovered) != 1 || len(recovered[0].Contexts) != 3 {
+		t.Errorf("recovered %v", recovered)
+	}
 	if *granted[0].From != (busypoll.Params{}) || p.Params(fd) != (busypoll.Params{Usecs: 9}) {
 		t.Errorf("taken over from %v, now %v", *granted[0].From, p.Params(fd))
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"autotune/actuate/busypoll"
@@ -278,8 +279,12 @@ func (s *Steering) follow(ctx context.Context, rows []busypoll.Descriptor) error
 	return err
 }
 
-// tell reports what could not be set, once for each process and reason.
+// tell reports what could not be set, once for each process and reason, and
+// what had to be put back first.
 func (s *Steering) tell(granted []Granted) {
+	for _, report := range s.apps.Recovered() {
+		s.report(fmt.Sprintf("restored what another run had left:\n%s", strings.TrimSuffix(report.String(), "\n")))
+	}
 	for _, g := range granted {
 		if g.Err == nil || errors.Is(g.Err, busypoll.ErrVanished) {
 			continue

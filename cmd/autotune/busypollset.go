@@ -104,11 +104,14 @@ func (c *busypollSetCmd) Run(ctx context.Context, std streams) (err error) {
 		}
 		wishes = append(wishes, actuate.Wish{Descriptor: d, To: c.to})
 	}
-	granted, err := owned.Apply(ctx, wishes)
-	if err != nil {
-		return err
+	granted, applyErr := owned.Apply(ctx, wishes)
+	for _, report := range owned.Recovered() {
+		fmt.Fprintf(std.err, "restored what another run had left:\n%s", report)
 	}
-	return c.print(std, state, granted)
+	if len(granted) == 0 {
+		return applicationsError(applyErr)
+	}
+	return errors.Join(c.print(std, state, granted), applyErr)
 }
 
 func (c *busypollSetCmd) print(std streams, state string, granted []actuate.Granted) error {
