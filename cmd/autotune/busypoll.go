@@ -80,8 +80,10 @@ func selected(ctx context.Context, apps *applications, sel busypoll.Selector, so
 func applicationsError(err error) error {
 	var denied *busypoll.Error
 	switch {
-	case errors.Is(err, errPIDNamespace), errors.Is(err, os.ErrPermission):
+	case errors.Is(err, errPIDNamespace), errors.As(err, &denied) && errors.Is(err, os.ErrPermission):
 		return cannotError(err)
+	case errors.Is(err, os.ErrPermission):
+		return cannotError(fmt.Errorf("%w: run as root, or as the user of the process", err))
 	case errors.As(err, &denied) && (denied.Reason == busypoll.ReasonNoPidfd || denied.Reason == busypoll.ReasonNoParams):
 		return cannotError(err)
 	default:

@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		coded = &exitError{code: exitFailed, err: err}
 	}
 	if coded.err != nil {
-		fmt.Fprintf(stderr, "autotune %s: %v\n", command.Selected().Name, coded.err)
+		fmt.Fprintf(stderr, "%s: %v\n", command.Selected().FullPath(), coded.err)
 	}
 	return coded.code
 }
