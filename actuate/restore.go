@@ -14,6 +14,9 @@ import (
 // put back itself. It writes only knobs whose present value is one that the
 // run wrote; others are left and reported. It is harmless to repeat.
 //
+// Applications are found by descriptor number alone: see [Live.Applications]
+// and [RestoreOn] to tell them apart by more.
+//
 // An empty runDir is [DefaultRunDir]. The error is a [LockedError] while a
 // live run owns the state or one of its devices, a [StateError] for files that
 // cannot be trusted, and ctx's where that ended first. What happened to each

@@ -171,8 +171,12 @@ func (s *Steering) Apply(ctx context.Context, want model.Config) (model.Config, 
 		return nil, err
 	}
 	for q, settings := range write {
-		if settings.IRQSuspendTimeout != 0 && settings.BusyPoll.Prefer && ids[q] != 0 && driven[ids[q]] != nil {
-			refuse(q, driven[ids[q]])
+		why := driven[ids[q]]
+		if ids[q] == 0 {
+			why = fmt.Errorf("it has no NAPI instance now: %w", ErrNoContext)
+		}
+		if settings.IRQSuspendTimeout != 0 && settings.BusyPoll.Prefer && why != nil {
+			refuse(q, why)
 			delete(write, q)
 			continue
 		}

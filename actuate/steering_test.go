@@ -173,6 +173,12 @@ func TestNothingIsSuspendedThatNoContextDrives(t *testing.T) {
 			p.Open(s.napi(0))
 			return p
 		}, actuate.ErrNoContext},
+		{"an application whose queue cannot be listed", func(s *steered) *memkernel.Process {
+			p := s.Applications.Start("app")
+			p.Open(s.napi(0))
+			s.device.Down()
+			return p
+		}, actuate.ErrNoContext},
 		{"one on another queue", func(s *steered) *memkernel.Process {
 			p := s.Applications.Start("app")
 			p.Open(s.napi(1))

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,7 +121,8 @@ func TestSelectedApplicationDrivesTheQueueAndIsPutBack(t *testing.T) {
 	load.offer(t, "load", 60000)
 	k := newKernel(t, bed)
 	originals, own := k.settings(), contextsOf(t, load.server.PID())
-	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms",
+	recording := filepath.Join(t.TempDir(), "steered.trace.zst")
+	b := startRun(t, "--apply", "--trace", recording, "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms",
 		"--apps", fmt.Sprintf("pid=%d", load.server.PID()), "--policy", "static:case=suspend50", bed.Server().Ifname)
 	e := b.await("it was suspended", suspendedNow)
 	if !e.To.BusyPoll.Prefer || e.To.IRQSuspendTimeout != 20*time.Millisecond {
@@ -144,6 +147,9 @@ func TestSelectedApplicationDrivesTheQueueAndIsPutBack(t *testing.T) {
 	}
 	if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
 		t.Errorf("contexts after the run (-original +now):\n%s", diff)
+	}
+	if code, stdout, stderr := call(t, "replay", "--verify", recording); code != exitDone {
+		t.Errorf("the recording is not decided alike: exit code %d: %s%s", code, stdout, stderr)
 	}
 }
 
@@ -448,5 +454,15 @@ func TestMemcachedWithAThreadPerQueueIsDrivenOnBoth(t *testing.T) {
 	}
 	if n := preferring(contextsOf(t, memcached.Process.Pid)); n != 0 {
 		t.Errorf("%d contexts are left preferring busy polling", n)
+	}
+}
+
+func TestListingInAnotherPIDNamespaceIsRefused(t *testing.T) {
+	testbed.Require(t)
+	cmd := program("busypoll", "list")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != exitCannot || !strings.Contains(string(out), "PID namespace") {
+		t.Errorf("%v, exit code %d, want %d: %s", err, cmd.ProcessState.ExitCode(), exitCannot, out)
 	}
 }
