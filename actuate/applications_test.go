@@ -37,7 +37,7 @@ func (c *computer) run() string { return filepath.Join(c.root, "run") }
 
 func (c *computer) open(state string) *actuate.Applications {
 	c.t.Helper()
-	a, err := actuate.OpenApplications(c.System, c.state(state), c.run())
+	a, err := actuate.OpenApplications(context.Background(), c.System, c.state(state), c.run())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -197,6 +197,24 @@ func TestSettingTwiceKeepsTheFirstOriginal(t *testing.T) {
 	c.set("s", busypoll.Params{Usecs: 50, Budget: 16, Prefer: true}, p)
 	if report := c.restore("s"); p.Params(fd) != (busypoll.Params{}) || p.Params(late) != (busypoll.Params{}) {
 		t.Errorf("left at %v and %v: %v", p.Params(fd), p.Params(late), report)
+	}
+}
+
+func TestSettingAfterARestartIsNoForeignWrite(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	p.Open(7)
+	c.set("s", preferred, p)
+	p.Exit()
+	again := c.Applications.Start("app")
+	fd := again.Open(7) // at the same address
+	own := busypoll.Params{Usecs: 3}
+	again.Write(fd, own)
+	if granted := c.set("s", preferred, again); granted[0].Err != nil || again.Params(fd) != preferred {
+		t.Errorf("%+v, context at %v", granted, again.Params(fd))
+	}
+	if report := c.restore("s"); !report.Settled || again.Params(fd) != own {
+		t.Errorf("left at %v: %v", again.Params(fd), report)
 	}
 }
 

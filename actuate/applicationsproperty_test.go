@@ -147,8 +147,13 @@ func (c *crowd) open() {
 	state := c.dir(rapid.SampledFrom([]string{"a", "b"}).Draw(c.t, "state"))
 	c.apps = actuate.NewCrashableApplications(c.step)
 	c.attempt(func() {
-		if err := c.apps.Open(c.system, state, c.dir("run")); err != nil {
+		err := c.apps.Open(c.system, state, c.dir("run"))
+		if err != nil && !errors.Is(err, model.ErrBusy) {
 			c.t.Fatalf("open: %v", err)
+		}
+		if err != nil {
+			c.apps.Crash()
+			c.apps = nil
 		}
 	})
 }

@@ -115,7 +115,7 @@ func setContextsForever(stateDir, runDir string, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	a, err := actuate.OpenApplications(nil, stateDir, runDir)
+	a, err := actuate.OpenApplications(context.Background(), nil, stateDir, runDir)
 	if err != nil {
 		return err
 	}

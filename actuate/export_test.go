@@ -75,7 +75,7 @@ func NewCrashableApplications(step func(string)) *CrashableApplications {
 }
 
 func (c *CrashableApplications) Open(system System, stateDir, runDir string) error {
-	return c.Apps.open(system, stateDir, runDir)
+	return c.Apps.open(context.Background(), system, stateDir, runDir)
 }
 
 // Crash is [Crashable.Crash].

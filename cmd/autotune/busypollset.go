@@ -92,7 +92,7 @@ func (c *busypollSetCmd) Run(ctx context.Context, std streams) (err error) {
 	if c.Sockets {
 		fmt.Fprintln(std.err, socketsWarning)
 	}
-	owned, err := actuate.OpenApplications(actuate.Live{Applications: apps}, state, "")
+	owned, err := actuate.OpenApplications(ctx, actuate.Live{Applications: apps}, state, "")
 	if err != nil {
 		return openError(err)
 	}
