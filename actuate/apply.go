@@ -196,6 +196,9 @@ func (h *Host) withinBounds(original, to model.Settings) error {
 // saveIntent makes durable what each unit is set to and about to be set to.
 func (h *Host) saveIntent(moves []move) error {
 	next := &intent{Version: stateVersion, BootID: h.base.BootID}
+	if h.last != nil {
+		next.Contexts = h.last.Contexts
+	}
 	moving := map[model.Queue]model.Settings{}
 	for _, m := range moves {
 		moving[m.t.key] = m.to

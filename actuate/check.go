@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"autotune/actuate/busypoll"
 	"autotune/actuate/netdev"
 	"autotune/model"
 
@@ -304,7 +305,7 @@ func trySet(kernel Kernel, ifindex int, n netdev.NAPI) error {
 }
 
 func (c *checks) epoll() {
-	c.add("epoll busy-poll parameters", tryEpollParams(), "set and read back (EPIOCSPARAMS)", finding{
+	c.add("epoll busy-poll parameters", busypoll.TryEpoll(), "set and read back (EPIOCSPARAMS)", finding{
 		area: areaApplication, state: model.FindingDegraded,
 		consequence: "preferred busy polling cannot be turned on for a running application, so interrupts are suspended only if it does so itself",
 		remedy:      "boot Linux 6.9 or later",

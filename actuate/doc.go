@@ -18,13 +18,17 @@
 //   - Two runs never own one device, whatever their state directories and
 //     mount namespaces.
 //
+// [Applications] does the same for how epoll contexts and sockets of running
+// processes busy poll, in the same state. [Steering] joins both: it makes
+// selected applications follow the settings of the queues that they receive on.
+//
 // Where the kernel cannot set NAPI instances one by one (before Linux 6.13),
 // whole devices are set through sysfs, with the same guarantees: see
 // [ScopeDevice]. Threads, interrupts and packet steering are moved with the
-// same guarantees too: see [Host.Place]. What else competes for the same latency is only read: see
-// [Host.Conditions].
+// same guarantees too: see [Host.Place]. What else competes for the same
+// latency is only read: see [Host.Conditions].
 //
 // The package may import model, actuate/netdev, actuate/coalesce,
-// actuate/placement, and netlink
-// and ethtool libraries. It reads no clock and starts no lasting goroutine.
+// actuate/busypoll, actuate/placement, and netlink and ethtool libraries. It
+// reads no clock and starts no lasting goroutine.
 package actuate

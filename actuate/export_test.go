@@ -36,18 +36,21 @@ func (c *Crashable) RestoreOn(ctx context.Context, system System, stateDir, runD
 // Crash does what the kernel does for a killed process: it closes the files,
 // and nothing else.
 func (c *Crashable) Crash() {
-	for _, held := range []*locks{c.Host.held, c.held} {
-		if held == nil {
-			continue
-		}
-		for _, l := range held.held {
-			_ = l.f.Close()
-			if l.socket != nil {
-				_ = l.socket.Close()
-			}
-		}
-		held.held = nil
+	c.Host.held.crash()
+	c.held.crash()
+}
+
+func (l *locks) crash() {
+	if l == nil {
+		return
 	}
+	for _, held := range l.held {
+		_ = held.f.Close()
+		if held.socket != nil {
+			_ = held.socket.Close()
+		}
+	}
+	l.held = nil
 }
 
 // LoadState reads a state directory as a restore would.
@@ -67,3 +70,22 @@ func Recorded(dir string, q model.Queue) bool {
 
 // OnThread runs fn on a thread that ends with it.
 func OnThread(fn func() error) error { return onThread(fn) }
+
+// CrashableApplications is an Applications that tests can kill at any step.
+type CrashableApplications struct{ Apps *Applications }
+
+func NewCrashableApplications(step func(string)) *CrashableApplications {
+	a := &Applications{ledger: &ledger{}, owns: true}
+	a.files.step = step
+	return &CrashableApplications{a}
+}
+
+func (c *CrashableApplications) Open(system System, stateDir, runDir string) error {
+	return c.Apps.open(context.Background(), system, stateDir, runDir)
+}
+
+// Crash is [Crashable.Crash].
+func (c *CrashableApplications) Crash() {
+	c.Apps.held.crash()
+	c.Apps.held = nil
+}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"autotune/actuate/placement"
 	"autotune/model"
@@ -50,7 +49,8 @@ type Device struct {
 // Host owns the receive queues of the selected interfaces of one namespace.
 // Methods are safe for concurrent use.
 type Host struct {
-	mu        sync.Mutex
+	// Its files and locks are not set with ReadOnly.
+	ledger
 	kernel    Kernel
 	readOnly  bool
 	everyLink bool
@@ -64,18 +64,11 @@ type Host struct {
 	units     map[model.Queue]*tracked
 	events    events
 	recovered []Report
+	restored  bool
 
-	// Not set with ReadOnly.
-	files    store
-	held     *locks
-	base     *baseline
-	last     *intent
-	restored bool
-
-	// placer moves threads and interrupts, placed is what it has moved, and
-	// leftAlone what another writer has moved since.
+	// placer moves threads and interrupts, and leftAlone is what another
+	// writer has moved since.
 	placer    placement.System
-	placed    *placed
 	leftAlone map[placement.Item]bool
 }
 
@@ -111,6 +104,7 @@ func (h *Host) open(ctx context.Context, system System, o Options) error {
 	}
 	h.units = map[model.Queue]*tracked{}
 	var err error
+	h.system = system
 	if h.kernel, err = system.Open(o.Namespace); err != nil {
 		return err
 	}
@@ -178,25 +172,12 @@ func (h *Host) takeOver(ctx context.Context, system System, o Options) error {
 	if o.StateDir == "" {
 		return errors.New("no state directory is named")
 	}
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return fmt.Errorf("make the state directory: %w", err)
-	}
-	dir, err := stateDirectory(o.StateDir)
+	own, err := h.takeState(system, o.StateDir, o.RunDir)
 	if err != nil {
 		return err
 	}
-	h.files.dir = dir
-	h.held = newLocks(o.RunDir)
-	bootID, err := system.BootID()
-	if err != nil {
-		return err
-	}
-	keep := map[string]bool{}
-	own, err := h.held.state(dir)
-	if err != nil {
-		return err
-	}
-	keep[own.path] = true
+	dir, bootID := h.files.dir, h.bootID
+	keep := map[string]bool{own.path: true}
 	taken := map[*device]*lock{}
 	for _, d := range h.devices {
 		l, err := h.held.device(h.kernel.Inode(), d.link.Index, d.link.Name)
@@ -363,6 +344,7 @@ func (h *Host) Restore(ctx context.Context) (Report, error) {
 		if report.Knobs, err = restoreDevices(ctx, h.kernel, h.base, h.last); err != nil {
 			return report, fmt.Errorf("restore: %w", err)
 		}
+		report.Contexts = restoreContexts(ctx, h.system.Processes(), h.base, h.last)
 	}
 	report.Placements = restorePlaced(ctx, h.placer, h.placed)
 	if h.last == nil && h.placed == nil {
@@ -387,7 +369,7 @@ func (h *Host) Close() error {
 
 func (h *Host) release() error {
 	var errs []error
-	if h.base != nil && h.last == nil && h.placed == nil {
+	if h.untouched() {
 		var report Report
 		errs = append(errs, settle(&report, h.files, h.base, h.held))
 		h.base = nil

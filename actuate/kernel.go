@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"autotune/actuate/busypoll"
 	"autotune/actuate/netdev"
 	"autotune/actuate/placement"
 	"autotune/model"
@@ -25,6 +26,8 @@ type System interface {
 	// Packet steering is that of k's devices; nil means that their namespace
 	// no longer exists.
 	Placement(k Kernel) placement.System
+	// Processes are the machine's running applications.
+	Processes() busypoll.System
 }
 
 // Kernel is what one network namespace offers. Errors wrap the sentinels of

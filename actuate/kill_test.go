@@ -71,6 +71,10 @@ func runChild(mode string) error {
 		return applyForever(actuate.Live{}, os.Args[1], os.Args[2], os.Args[3], os.Args[4])
 	case "apply device-wide":
 		return applyForever(old{}, os.Args[1], os.Args[2], os.Args[3], os.Args[4])
+	case "hold contexts":
+		return holdContexts()
+	case "set contexts":
+		return setContextsForever(os.Args[1], os.Args[2], os.Args[3:])
 	default:
 		return fmt.Errorf("unknown mode %q", mode)
 	}

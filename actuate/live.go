@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"autotune/actuate/busypoll"
 	"autotune/actuate/coalesce"
 	"autotune/actuate/netdev"
 	"autotune/actuate/placement"
@@ -21,7 +22,14 @@ import (
 )
 
 // Live is this machine's kernel.
-type Live struct{}
+type Live struct {
+	// Applications lists what applications there are; nil lists none, and
+	// contexts are then known by their descriptor numbers only.
+	Applications busypoll.Lister
+}
+
+// Processes implements [System].
+func (l Live) Processes() busypoll.System { return busypoll.Live{Lister: l.Applications} }
 
 // BootID implements [System].
 func (Live) BootID() (string, error) {

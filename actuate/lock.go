@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"autotune/actuate/busypoll"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -39,6 +41,8 @@ type Owner struct {
 	Ifname  string `json:"ifname"`
 	Ifindex int    `json:"ifindex"`
 	MAC     string `json:"mac"`
+	// Process is set where the lock is of an application instead.
+	Process *busypoll.Handle `json:"process"`
 }
 
 // of reports whether the record is about this very device. Numbers of
@@ -215,6 +219,15 @@ func (l *lock) forget() error {
 	return nil
 }
 
+// forgetOf is forget, unless the record names another state: that one has to be
+// settled too.
+func (l *lock) forgetOf(stateDir string) error {
+	if owner, err := readOwner(l.f); err == nil && owner != nil && owner.StateDir != stateDir {
+		return nil
+	}
+	return l.forget()
+}
+
 // release gives the lock up. With clean the file goes as well.
 func (l *lock) release(clean bool) error {
 	var err error
@@ -262,6 +275,18 @@ func (l *locks) device(netns uint64, ifindex int, ifname string) (*lock, error) 
 		return nil, fmt.Errorf("make the directory of the locks: %w", err)
 	}
 	return l.take(filepath.Join(l.runDir, fmt.Sprintf("%d-%d.lock", netns, ifindex)), "interface "+ifname)
+}
+
+// process locks all contexts and sockets of a process.
+func (l *locks) process(h busypoll.Handle) (*lock, error) {
+	if err := os.MkdirAll(l.runDir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the locks: %w", err)
+	}
+	return l.take(l.processPath(h), fmt.Sprintf("process %d", h.PID))
+}
+
+func (l *locks) processPath(h busypoll.Handle) string {
+	return filepath.Join(l.runDir, fmt.Sprintf("process-%d-%d.lock", h.PID, h.Start))
 }
 
 // keepOnly gives up the locks of devices other than those with the given

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"autotune/actuate/busypoll"
 	"autotune/model"
 )
 
@@ -19,7 +20,8 @@ const (
 	OutcomeRestored Outcome = "restored"
 	// OutcomeForeign: another writer has set it since; left alone.
 	OutcomeForeign Outcome = "foreign"
-	// OutcomeGone: the device or its namespace no longer exists.
+	// OutcomeGone: the device or its namespace, or the process, no longer
+	// exists.
 	OutcomeGone Outcome = "gone"
 	// OutcomeLinkDown: the device is down and has no NAPI instance now, but
 	// what autotune wrote can come back with it. Restore again when it is up.
@@ -58,6 +60,40 @@ type KnobReport struct {
 	Detail string `json:"detail"`
 }
 
+// ContextReport tells what became of one busy-poll parameter of an epoll
+// context, or of a socket, of an application.
+type ContextReport struct {
+	PID  int           `json:"pid"`
+	Comm string        `json:"comm"`
+	FD   int           `json:"fd"`
+	Kind busypoll.Kind `json:"kind"`
+	// Parameter is empty where the report is about all of them: where the
+	// context no longer exists, or could not be reached.
+	Parameter busypoll.Parameter `json:"parameter"`
+	Outcome   Outcome            `json:"outcome"`
+	// Original and Found are the values before autotune and before the
+	// restore; 1 is on. Found is null where it could not be read, both where
+	// the report is about all parameters.
+	Original *uint32 `json:"original"`
+	Found    *uint32 `json:"found"`
+	Detail   string  `json:"detail"`
+}
+
+func (c ContextReport) String() string {
+	s := fmt.Sprintf("%s (pid %d) %s %d", c.Comm, c.PID, c.Kind, c.FD)
+	if c.Parameter != "" {
+		s += " " + string(c.Parameter)
+	}
+	s += ": " + string(c.Outcome)
+	if c.Found != nil && c.Original != nil && *c.Found != *c.Original {
+		s += fmt.Sprintf(" (found %d, original %d)", *c.Found, *c.Original)
+	}
+	if c.Detail != "" {
+		s += ": " + c.Detail
+	}
+	return s
+}
+
 func (k KnobReport) String() string {
 	what := fmt.Sprintf("queue %d", k.Queue.Index)
 	if k.Queue.Index == WholeDevice {
@@ -80,6 +116,8 @@ type Report struct {
 	// report on: no state, nothing written, another boot.
 	Note  string       `json:"note"`
 	Knobs []KnobReport `json:"knobs"`
+	// Contexts are the parameters of applications.
+	Contexts []ContextReport `json:"contexts"`
 	// Placements are threads, interrupts and packet steering that were moved.
 	Placements []PlacementReport `json:"placements"`
 	// Settled means that nothing is left to do and the state was removed.
@@ -100,6 +138,13 @@ func (r Report) String() string {
 		}
 		fmt.Fprintln(&b, k)
 	}
+	for _, c := range r.Contexts {
+		if c.Outcome == OutcomeUnchanged {
+			unchanged++
+			continue
+		}
+		fmt.Fprintln(&b, c)
+	}
 	for _, p := range r.Placements {
 		if p.Outcome == OutcomeUnchanged {
 			unchanged++
@@ -114,12 +159,17 @@ func (r Report) String() string {
 }
 
 // Empty reports whether there was nothing to restore.
-func (r Report) Empty() bool { return len(r.Knobs)+len(r.Placements) == 0 }
+func (r Report) Empty() bool { return len(r.Knobs)+len(r.Contexts)+len(r.Placements) == 0 }
 
 // allSettled reports whether nothing is left to restore.
 func (r Report) allSettled() bool {
 	for _, k := range r.Knobs {
 		if !k.Outcome.settled() {
+			return false
+		}
+	}
+	for _, c := range r.Contexts {
+		if !c.Outcome.settled() {
 			return false
 		}
 	}

@@ -14,6 +14,9 @@ import (
 // put back itself. It writes only knobs whose present value is one that the
 // run wrote; others are left and reported. It is harmless to repeat.
 //
+// Applications are found by descriptor number alone: see [Live.Applications]
+// and [RestoreOn] to tell them apart by more.
+//
 // An empty runDir is [DefaultRunDir]. The error is a [LockedError] while a
 // live run owns the state or one of its devices, a [StateError] for files that
 // cannot be trusted, and ctx's where that ended first. What happened to each
@@ -74,11 +77,20 @@ func restoreState(ctx context.Context, system System, stateDir string, held *loc
 			return report, fmt.Errorf("restore: %w", err)
 		}
 	}
+	for _, h := range base.processes() {
+		if _, err := held.process(h); err != nil {
+			return report, fmt.Errorf("restore: %w", err)
+		}
+	}
 	if last == nil && moved == nil {
 		report.Note = "the run had written nothing yet: nothing to restore"
 	}
 	if err := restoreNamespace(ctx, system, base, last, moved, held, &report); err != nil {
 		return report, fmt.Errorf("restore: %w", err)
+	}
+	if last != nil {
+		// Suspension has ended before the applications stop polling.
+		report.Contexts = restoreContexts(ctx, system.Processes(), base, last)
 	}
 	return report, settle(&report, files, base, held)
 }
@@ -115,12 +127,18 @@ func settle(report *Report, files store, base *baseline, held *locks) error {
 		if err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
-		// The record of another run stays: that one has to be settled too.
-		if owner, err := readOwner(l.f); err == nil && owner != nil && owner.StateDir != files.dir {
-			continue
-		}
 		files.at("forget the owner of " + d.Ifname)
-		if err := l.forget(); err != nil {
+		if err := l.forgetOf(files.dir); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+	for _, h := range base.processes() {
+		l, err := held.process(h)
+		if err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		files.at("forget the owner of a process")
+		if err := l.forgetOf(files.dir); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
 	}
@@ -131,11 +149,16 @@ func settle(report *Report, files store, base *baseline, held *locks) error {
 	return nil
 }
 
-// restoreNamespace puts back what was written, into the report. Threads and
-// interrupts are the machine's, and go back also where the namespace is gone.
+// restoreNamespace puts back what was written to devices and moved, into the
+// report. Threads and interrupts are the machine's, and go back also where the
+// namespace is gone or no device was set.
 func restoreNamespace(ctx context.Context, system System, base *baseline, last *intent, moved *placed, held *locks, report *Report) (err error) {
-	if last == nil && moved == nil {
+	switch {
+	case last == nil && moved == nil:
 		return nil
+	case len(base.Devices) == 0:
+		report.Placements = restorePlaced(ctx, system.Placement(nil), moved)
+		return ctx.Err()
 	}
 	gone := fmt.Sprintf("network namespace %v no longer exists", base.Namespace.NamespaceRef)
 	kernel, err := system.Find(base.Namespace.Inode, base.Namespace.NamespaceRef)

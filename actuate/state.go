@@ -26,12 +26,15 @@ const (
 	archiveSuffix = ".earlier-boot"
 )
 
-// baseline is what a run found before its first write. It is written once.
+// baseline is what a run found before its first write: of devices when it
+// began, of the contexts of an application before each is first written.
 type baseline struct {
-	Version   int               `json:"version"`
-	BootID    string            `json:"boot_id"`
+	Version int    `json:"version"`
+	BootID  string `json:"boot_id"`
+	// Namespace is that of the devices, zero where there are none.
 	Namespace namespaceIdentity `json:"namespace"`
 	Devices   []baselineDevice  `json:"devices"`
+	Contexts  []baselineContext `json:"contexts"`
 }
 
 type namespaceIdentity struct {
@@ -75,9 +78,10 @@ type baselineQueue struct {
 
 // intent is what the last Apply that wrote was about to do.
 type intent struct {
-	Version int           `json:"version"`
-	BootID  string        `json:"boot_id"`
-	Queues  []intentQueue `json:"queues"`
+	Version  int             `json:"version"`
+	BootID   string          `json:"boot_id"`
+	Queues   []intentQueue   `json:"queues"`
+	Contexts []intentContext `json:"contexts"`
 }
 
 type intentQueue struct {
@@ -264,7 +268,7 @@ func decodeState(data []byte, v any) error {
 }
 
 func (b *baseline) check() error {
-	if b.BootID == "" || b.Namespace.Inode == 0 || len(b.Devices) == 0 {
+	if b.BootID == "" || (b.Namespace.Inode == 0) != (len(b.Devices) == 0) || len(b.Devices)+len(b.Contexts) == 0 {
 		return fmt.Errorf("%w: boot ID, namespace or devices are missing", errStateContents)
 	}
 	seen := map[model.Queue]bool{}
@@ -283,7 +287,7 @@ func (b *baseline) check() error {
 			seen[id] = true
 		}
 	}
-	return nil
+	return checkContexts(b.Contexts)
 }
 
 func (d baselineDevice) checkScope() error {
@@ -318,7 +322,7 @@ func (in *intent) check(b *baseline) error {
 		}
 		delete(known, q.Queue)
 	}
-	return nil
+	return in.checkContexts(b)
 }
 
 func (in *intent) queue(q model.Queue) *intentQueue {

@@ -20,6 +20,8 @@ type ContextsContextEntry struct {
 	Fd             uint32
 	NapiId         uint32
 	Comm           [16]int8
+	Started        uint64
+	Address        uint64
 	Watchers       [8]uint64
 	BusyPollUsecs  uint32
 	BusyPollBudget uint16
@@ -32,6 +34,8 @@ type ContextsContextEntry struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ContextsProgContexts          = "contexts"
+	ContextsVarAllSockets         = "all_sockets"
+	ContextsVarMinNapiId          = "min_napi_id"
 	ContextsVarUnusedContextEntry = "unused_context_entry"
 )
 
@@ -90,6 +94,8 @@ type ContextsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ContextsVariableSpecs struct {
+	AllSockets         *ebpf.VariableSpec `ebpf:"all_sockets"`
+	MinNapiId          *ebpf.VariableSpec `ebpf:"min_napi_id"`
 	UnusedContextEntry *ebpf.VariableSpec `ebpf:"unused_context_entry"`
 }
 
@@ -123,6 +129,8 @@ func (m *ContextsMaps) Close() error {
 //
 // It can be passed to LoadContextsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ContextsVariables struct {
+	AllSockets         *ebpf.Variable `ebpf:"all_sockets"`
+	MinNapiId          *ebpf.Variable `ebpf:"min_napi_id"`
 	UnusedContextEntry *ebpf.Variable `ebpf:"unused_context_entry"`
 }
 

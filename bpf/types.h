@@ -51,8 +51,14 @@ enum {
 /* include/net/tcp_states.h */
 #define TCP_LISTEN 10
 
+/* include/linux/socket.h */
 #define AF_INET 2
 #define AF_INET6 10
+#define AF_XDP 44
+
+/* include/uapi/linux/in.h */
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -98,6 +104,8 @@ struct task_struct {
 	__u32 flags;
 	__s32 pid;
 	__s32 tgid;
+	/* CLOCK_BOOTTIME, in ns. */
+	__u64 start_boottime;
 	struct task_struct *group_leader;
 	char comm[16];
 };
@@ -127,6 +135,11 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u32 sk_napi_id;
+	__u32 sk_ll_usec;
+	/* These two came in 5.11. */
+	__u8 sk_prefer_busy_poll;
+	__u16 sk_busy_poll_budget;
+	__u16 sk_protocol;
 };
 
 /* include/linux/net.h */

@@ -39,7 +39,10 @@ func SuspensionReadiness(apps []AppSample, napiID uint32) Readiness {
 				watched = fmt.Sprintf("; %s (pid %d) receives there without", app.Comm, app.PID)
 				continue
 			}
-			if len(c.NAPIIDs) > 1 {
+			if c.MoreNAPIs {
+				return Readiness{Why: fmt.Sprintf("epoll context %d of %s (pid %d) may mix sockets of several NAPIs: more contexts watch one of its process than can be listed", c.FD, app.Comm, app.PID)}
+			}
+			if c.Mixed() {
 				return Readiness{Why: fmt.Sprintf("epoll context %d of %s (pid %d) mixes sockets of NAPIs %v, and the others would stall", c.FD, app.Comm, app.PID, c.NAPIIDs)}
 			}
 			out.Ready = true
@@ -52,8 +55,11 @@ func SuspensionReadiness(apps []AppSample, napiID uint32) Readiness {
 	return out
 }
 
-// watches reports whether the context holds sockets of the instance.
+// watches reports whether the context holds sockets of the instance, or may.
 func (c *EpollContext) watches(napiID uint32) bool {
+	if c.MoreNAPIs {
+		return true
+	}
 	for _, id := range c.NAPIIDs {
 		if id == napiID {
 			return true

@@ -28,6 +28,8 @@ func TestSuspensionNeedsOnePreferredUnmixedContext(t *testing.T) {
 		"to be preferred":                 {app(true, alone), 9, Readiness{Ready: true, Steered: true}},
 		"mixed":                           {app(false, mixed), 10, Readiness{Why: mixedWhy}},
 		"one mixed forbids it for all":    {app(false, preferred, mixed), 9, Readiness{Why: mixedWhy}},
+		"perhaps mixed":                   {app(false, EpollContext{FD: 6, Prefer: true, NAPIIDs: []uint32{9}, MoreNAPIs: true}), 9, Readiness{Why: "epoll context 6 of memcached (pid 7) may mix sockets of several NAPIs: more contexts watch one of its process than can be listed"}},
+		"perhaps mixed, not seen there":   {app(false, preferred, EpollContext{FD: 6, Prefer: true, MoreNAPIs: true}), 9, Readiness{Why: "epoll context 6 of memcached (pid 7) may mix sockets of several NAPIs: more contexts watch one of its process than can be listed"}},
 		"mixed but neither preferred nor": {app(false, preferred, EpollContext{FD: 6, NAPIIDs: []uint32{9, 10}}), 9, Readiness{Ready: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

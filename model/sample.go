@@ -244,7 +244,14 @@ type EpollContext struct {
 	// ascending. More than one means that suspending one of them would stall
 	// the others.
 	NAPIIDs []uint32
+	// MoreNAPIs tells that it may watch sockets of further instances: one of
+	// its process is watched by more contexts than the listing could name.
+	MoreNAPIs bool
 }
+
+// Mixed tells that the context watches sockets of several NAPI instances, or
+// that this cannot be ruled out.
+func (c *EpollContext) Mixed() bool { return len(c.NAPIIDs) > 1 || c.MoreNAPIs }
 
 // Latency is an application-facing delay distribution and where it is from.
 type Latency struct {

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		err = workload.RunClient(os.Stdin, os.Stdout)
 	case idle:
 		err = watchDevice()
+	case holding:
+		err = holdContexts()
 	case counting:
 		err = countEvents()
 	case checkAsNobody:

@@ -1,14 +1,10 @@
 package probe
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"time"
 
 	"autotune/bpf"
 	"autotune/model"
@@ -20,104 +16,125 @@ import (
 // The values of enum entry_kind in bpf/contexts.bpf.c.
 const (
 	entryContext = 1
-	entrySocket  = 2
+	entryTCP     = 2
+	entryUDP     = 3
+	entryXDP     = 4
+	entryOther   = 5
 )
 
 // contexts lists epoll contexts with an iterator over all files of all
 // processes. It runs only when asked.
 type contexts struct {
-	program *ebpf.Program
-	iter    *link.Iter
+	collection *ebpf.Collection
+	iter       *link.Iter
+	// entries is the buffer of the next listing.
+	entries []bpf.ContextsContextEntry
 }
 
 // loadContexts loads the iterator. The caller closes it.
 func loadContexts() (*contexts, error) {
+	lowest, err := minNAPIID(sysfsRoot)
+	if err != nil {
+		return nil, err
+	}
 	spec, err := bpf.LoadContexts()
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded iterator: %w", err)
+	}
+	if err := spec.Variables[bpf.ContextsVarMinNapiId].Set(lowest); err != nil {
+		return nil, fmt.Errorf("set the lowest NAPI ID: %w", err)
 	}
 	collection, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, fmt.Errorf("load the iterator over files: %w", honest(err))
 	}
-	defer collection.Close()
-	program := collection.DetachProgram(bpf.ContextsProgContexts)
-	iter, err := link.AttachIter(link.IterOptions{Program: program})
+	iter, err := link.AttachIter(link.IterOptions{Program: collection.Programs[bpf.ContextsProgContexts]})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("attach the iterator over files: %w", honest(err)), program.Close())
+		collection.Close()
+		return nil, fmt.Errorf("attach the iterator over files: %w", honest(err))
 	}
-	return &contexts{program: program, iter: iter}, nil
+	return &contexts{collection: collection, iter: iter}, nil
 }
 
-func (c *contexts) close() error { return errors.Join(c.iter.Close(), c.program.Close()) }
+func (c *contexts) close() error {
+	err := c.iter.Close()
+	c.collection.Close()
+	return err
+}
 
 // list returns the epoll contexts of all processes.
 func (c *contexts) list([]uint32) (map[uint32][]model.EpollContext, error) {
-	files, err := c.iter.Open()
-	if err != nil {
-		return nil, fmt.Errorf("list epoll contexts: %w", err)
-	}
-	data, err := io.ReadAll(files)
-	err = errors.Join(err, files.Close())
-	if err != nil {
-		return nil, fmt.Errorf("list epoll contexts: %w", err)
-	}
-	entries, err := parseContextEntries(data)
+	listing, err := c.listAll(ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return groupContexts(entries), nil
+	return byProcess(listing.Contexts), nil
 }
 
-// parseContextEntries decodes what the iterator writes.
-func parseContextEntries(data []byte) ([]bpf.ContextsContextEntry, error) {
-	size := binary.Size(bpf.ContextsContextEntry{})
-	if len(data)%size != 0 {
-		return nil, fmt.Errorf("list epoll contexts: %d bytes are no multiple of an entry of %d", len(data), size)
+func (c *contexts) listAll(options ListOptions) (Listing, error) {
+	var all uint32
+	if options.Sockets {
+		all = 1
 	}
-	entries := make([]bpf.ContextsContextEntry, len(data)/size)
-	if err := binary.Read(bytes.NewReader(data), binary.LittleEndian, entries); err != nil {
-		return nil, fmt.Errorf("list epoll contexts: %w", err)
+	if err := c.collection.Variables[bpf.ContextsVarAllSockets].Set(all); err != nil {
+		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
 	}
-	return entries, nil
+	files, err := c.iter.Open()
+	if err != nil {
+		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
+	}
+	c.entries, err = readContextEntries(files, c.entries[:0])
+	if err := errors.Join(err, files.Close()); err != nil {
+		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
+	}
+	return listEntries(c.entries, options), nil
 }
 
-// groupContexts matches the sockets to the contexts that watch them. A context
-// can be open in several processes and under several descriptors, each of which
-// is listed.
-func groupContexts(entries []bpf.ContextsContextEntry) map[uint32][]model.EpollContext {
-	napis := make(map[uint64][]uint32)
-	for i := range entries {
-		e := &entries[i]
-		if e.Kind != entrySocket {
-			continue
+// readContextEntries appends what the iterator writes.
+func readContextEntries(r io.Reader, entries []bpf.ContextsContextEntry) ([]bpf.ContextsContextEntry, error) {
+	// The kernel hands out what fits in its own buffer of eight pages, whole
+	// entries at a time (bpf_seq_read in kernel/bpf/bpf_iter.c).
+	buf := make([]byte, 256*contextEntrySize)
+	for {
+		n, err := io.ReadFull(r, buf)
+		if n%contextEntrySize != 0 {
+			return nil, fmt.Errorf("%d bytes are no multiple of an entry of %d", n, contextEntrySize)
 		}
-		for _, watcher := range e.Watchers {
-			if watcher != 0 && !slices.Contains(napis[watcher], e.NapiId) {
-				napis[watcher] = append(napis[watcher], e.NapiId)
-			}
+		for at := 0; at < n; at += contextEntrySize {
+			entries = append(entries, contextEntry(buf[at:]))
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return entries, nil
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	for _, ids := range napis {
-		slices.Sort(ids)
+}
+
+// contextEntrySize is that of struct context_entry.
+const contextEntrySize = 120
+
+// contextEntry decodes one entry; encoding/binary takes ten times as long.
+func contextEntry(b []byte) bpf.ContextsContextEntry {
+	b = b[:contextEntrySize]
+	e := bpf.ContextsContextEntry{
+		Kind:           binary.LittleEndian.Uint32(b),
+		Pid:            int32(binary.LittleEndian.Uint32(b[4:])),
+		Fd:             binary.LittleEndian.Uint32(b[8:]),
+		NapiId:         binary.LittleEndian.Uint32(b[12:]),
+		Started:        binary.LittleEndian.Uint64(b[32:]),
+		Address:        binary.LittleEndian.Uint64(b[40:]),
+		BusyPollUsecs:  binary.LittleEndian.Uint32(b[112:]),
+		BusyPollBudget: binary.LittleEndian.Uint16(b[116:]),
+		PreferBusyPoll: b[118],
+		MoreWatchers:   b[119],
 	}
-	byProcess := make(map[uint32][]model.EpollContext)
-	for i := range entries {
-		e := &entries[i]
-		if e.Kind != entryContext {
-			continue
-		}
-		pid := uint32(e.Pid)
-		byProcess[pid] = append(byProcess[pid], model.EpollContext{
-			FD:       int(e.Fd),
-			BusyPoll: time.Duration(e.BusyPollUsecs) * time.Microsecond,
-			Budget:   e.BusyPollBudget,
-			Prefer:   e.PreferBusyPoll != 0,
-			NAPIIDs:  slices.Clone(napis[e.Watchers[0]]),
-		})
+	for i := range e.Comm {
+		e.Comm[i] = int8(b[16+i])
 	}
-	for _, list := range byProcess {
-		slices.SortFunc(list, func(a, b model.EpollContext) int { return cmp.Compare(a.FD, b.FD) })
+	for i := range e.Watchers {
+		e.Watchers[i] = binary.LittleEndian.Uint64(b[48+8*i:])
 	}
-	return byProcess
+	return e
 }

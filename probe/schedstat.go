@@ -29,32 +29,45 @@ func parseSchedstat(data []byte) (time.Duration, error) {
 	return time.Duration(ns), nil
 }
 
-// parseStatTime returns utime + stime of a stat file (do_task_stat in
-// fs/proc/array.c). The command in parentheses may hold anything.
-func parseStatTime(data []byte) (time.Duration, error) {
+// The numbers of fields in a stat file, from 1 (do_task_stat in
+// fs/proc/array.c).
+const (
+	statUtime = 14
+	statStime = 15
+	statStart = 22
+)
+
+// statTicks sums fields of a stat file that count ticks. The command in
+// parentheses may hold anything; what follows it starts with field 3.
+func statTicks(data []byte, numbers ...int) (sum time.Duration, err error) {
 	end := bytes.LastIndexByte(data, ')')
 	if end < 0 {
 		return 0, errors.New("stat: no command in parentheses")
 	}
 	fields := bytes.Fields(data[end+1:])
-	// The fields after the command start with the state, field 3.
-	const utime, stime = 14 - 3, 15 - 3
-	if len(fields) <= stime {
-		return 0, fmt.Errorf("stat: %d fields after the command", len(fields))
-	}
-	var ticks uint64
-	for _, field := range [][]byte{fields[utime], fields[stime]} {
-		n, err := strconv.ParseUint(string(field), 10, 64)
+	for _, number := range numbers {
+		if len(fields) <= number-3 {
+			return 0, fmt.Errorf("stat: %d fields after the command", len(fields))
+		}
+		n, err := strconv.ParseUint(string(fields[number-3]), 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("stat: %w", err)
 		}
 		if n > math.MaxInt32*userHz {
-			return 0, fmt.Errorf("stat: %d ticks of CPU time are more than a thread can have used", n)
+			return 0, fmt.Errorf("stat: field %d: %d ticks are more than 68 years", number, n)
 		}
-		ticks += n
+		sum += time.Duration(n) * (time.Second / userHz)
 	}
-	return time.Duration(ticks) * (time.Second / userHz), nil
+	return sum, nil
 }
+
+// parseStatTime returns utime + stime of a stat file.
+func parseStatTime(data []byte) (time.Duration, error) {
+	return statTicks(data, statUtime, statStime)
+}
+
+// parseStatStart returns when the process of a stat file started, since boot.
+func parseStatStart(data []byte) (time.Duration, error) { return statTicks(data, statStart) }
 
 // taskTime returns the CPU time of one thread, in nanoseconds where the kernel
 // keeps them (SCHED_INFO) and in ticks otherwise.

@@ -2,6 +2,8 @@
 // settings: namespaces, devices, queues and NAPI instances with the behaviour
 // that actuate relies on, and faults on demand.
 //
+// Applications are in memory as well: see [Processes].
+//
 // The central type is [System], which implements [actuate.System]. Instances
 // that it makes anew behave as the real kernel's (netif_napi_add_weight and
 // napi_restore_config in net/core/dev.c): with persistent config they keep ID
@@ -10,5 +12,5 @@
 //
 // It can be of an earlier era, whose kernels set whole devices only.
 //
-// It may import actuate, actuate/netdev and model. Nothing has to be closed.
+// It may import actuate, actuate/netdev, actuate/busypoll and model. Nothing has to be closed.
 package memkernel

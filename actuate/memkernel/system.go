@@ -38,6 +38,8 @@ type System struct {
 	// Era is how old the kernel is. It must not be set while the machine is in
 	// use.
 	Era Era
+	// Applications are the running processes.
+	Applications Processes
 
 	mu         sync.Mutex
 	boots      int

@@ -20,8 +20,10 @@ import (
 type experimentCmd struct {
 	Demo           demoCmd           `cmd:"" help:"Tune a real NAPI instance under real load and judge the result."`
 	Counterfactual counterfactualCmd `cmd:"" help:"Predict settings from a recording, then measure them."`
+	Applications   applicationsCmd   `cmd:"" help:"Measure what suspension does to memcached, redis, nginx and net/http, unmodified."`
 	Server         loadServerCmd     `cmd:"" hidden:""`
 	Client         loadClientCmd     `cmd:"" hidden:""`
+	HTTP           httpServerCmd     `cmd:"" hidden:"" name:"http"`
 }
 
 type demoCmd struct {

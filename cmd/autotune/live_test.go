@@ -47,18 +47,23 @@ type load struct {
 	client *workload.Client
 }
 
-func newLoad(t *testing.T, bed *testbed.Bed) *load { return startLoad(t, bed, nil) }
+func newLoad(t *testing.T, bed *testbed.Bed) *load {
+	t.Helper()
+	return newLoadOf(t, bed, workload.ServerConfig{})
+}
 
 // newBusyPollLoad is newLoad with a server that prefers busy polling.
 func newBusyPollLoad(t *testing.T, bed *testbed.Bed) *load {
-	return startLoad(t, bed, &workload.BusyPoll{Budget: 64, Prefer: true})
+	t.Helper()
+	return newLoadOf(t, bed, workload.ServerConfig{BusyPoll: &workload.BusyPoll{Budget: 64, Prefer: true}})
 }
 
-func startLoad(t *testing.T, bed *testbed.Bed, poll *workload.BusyPoll) *load {
+// newLoadOf has a server of its own making, but for where it is.
+func newLoadOf(t *testing.T, bed *testbed.Bed, config workload.ServerConfig) *load {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	server, err := workload.StartServer(ctx, workload.Launch{Command: program("experiment", "server"), Start: bed.Server().Start},
-		workload.ServerConfig{Addr: netip.AddrPortFrom(bed.Server().Addr, 0), CPU: 0, RuntimeCPU: 1, BusyPoll: poll}, nil)
+	config.Addr, config.CPU, config.RuntimeCPU = netip.AddrPortFrom(bed.Server().Addr, 0), 0, 1
+	server, err := workload.StartServer(ctx, workload.Launch{Command: program("experiment", "server"), Start: bed.Server().Start}, config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ type cli struct {
 	Record     recordCmd     `cmd:"" help:"Write what the probes see to a trace; nothing is written to the kernel."`
 	Replay     replayCmd     `cmd:"" help:"What a policy would have decided on a trace; with --verify, whether the run can be repeated."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate one setting, a table, a fit, or a check against this kernel."`
+	Busypoll   busypollCmd   `cmd:"" help:"How running processes busy poll: list, or set."`
 	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version."`
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		coded = &exitError{code: exitFailed, err: err}
 	}
 	if coded.err != nil {
-		fmt.Fprintf(stderr, "autotune %s: %v\n", command.Selected().Name, sentence(coded.err))
+		fmt.Fprintf(stderr, "%s: %v\n", command.Selected().FullPath(), sentence(coded.err))
 	}
 	return coded.code
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +17,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		_ = os.Unsetenv(asProgram)
 		main()
+		return
+	}
+	if addr := os.Getenv(asGetter); addr != "" {
+		if err := runGetter(addr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(m.Run())
@@ -78,6 +86,16 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"fix without application", []string{"doctor", "--fix"}, exitUsage, []string{"--fix", "--app"}},
 		{"missing config", []string{"run", "lo", "--config", "/nonexistent.toml"}, exitUsage, []string{"/nonexistent.toml"}},
 		{"state that is a file", []string{"restore", "--state", notAState}, exitUsage, []string{notAState}},
+		{"applications that are no selector", []string{"run", "lo", "--apps", "memcached"}, exitUsage, []string{"--apps", "comm=NAME"}},
+		{"busypoll set without processes", []string{"busypoll", "set", "--prefer", "on"}, exitUsage, []string{"--pid", "--comm", "--all"}},
+		{"busypoll set of two kinds", []string{"busypoll", "set", "--pid", "1", "--all", "--prefer", "on"}, exitUsage, []string{"one of"}},
+		{"busypoll set without a value", []string{"busypoll", "set", "--comm", "x"}, exitUsage, []string{"--usecs", "--budget", "--prefer"}},
+		{"busypoll set of neither on nor off", []string{"busypoll", "set", "--comm", "x", "--prefer", "yes"}, exitUsage, []string{"--prefer yes", "on or off"}},
+		{"busypoll set of a negative time", []string{"busypoll", "set", "--comm", "x", "--usecs", "-1"}, exitUsage, []string{"--usecs"}},
+		{"busypoll set of too long a time", []string{"busypoll", "set", "--comm", "x", "--usecs", "4000000000"}, exitUsage, []string{"--usecs 4000000000", "2147483647"}},
+		{"budget of sockets", []string{"busypoll", "set", "--comm", "x", "--budget", "8", "--sockets"}, exitUsage, []string{"--budget", "put back"}},
+		{"relative control group", []string{"busypoll", "list", "--cgroup", "a.slice"}, exitUsage, []string{"a.slice", "/"}},
+		{"process that is not there", []string{"busypoll", "list", "--pid", "4194304"}, exitUsage, []string{"4194304"}},
 		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadCPUs is the test's own view of where the bed's NAPI thread may run.
-func threadCPUs(t *testing.T, bed *testbed.Bed) (pid int, cpus string) {
+// allowedCPUs is the test's own view of where the bed's NAPI thread may run.
+func allowedCPUs(t *testing.T, bed *testbed.Bed) (pid int, cpus string) {
 	t.Helper()
 	threads, err := bed.NAPIThreads()
 	if err != nil {
@@ -100,7 +100,7 @@ func TestAlignMovesPollsToTheApplicationAndBack(t *testing.T) {
 	bed := newBed(t, 1)
 	load := newLoad(t, bed) // the server is on CPU 0
 	load.offer(t, "load", 2000)
-	thread, _ := threadCPUs(t, bed)
+	thread, _ := allowedCPUs(t, bed)
 	pinThread(t, thread, 1)
 	steering(t, bed, "2")
 
@@ -108,7 +108,7 @@ func TestAlignMovesPollsToTheApplicationAndBack(t *testing.T) {
 		"--policy", "static:defer=50,flush=75us", bed.Server().Ifname}
 	b := startRun(t, append([]string{"--placement", "align"}, args...)...)
 	eventually(t, b, "the NAPI thread is where the server reads", func() bool {
-		_, cpus := threadCPUs(t, bed)
+		_, cpus := allowedCPUs(t, bed)
 		return cpus == "0"
 	})
 	eventually(t, b, "packets are not steered", func() bool { return strings.Trim(steering(t, bed, ""), "0,") == "" })
@@ -116,12 +116,12 @@ func TestAlignMovesPollsToTheApplicationAndBack(t *testing.T) {
 	// A flap gives the instance a new thread that may run everywhere.
 	setLink(t, bed, 0)
 	setLink(t, bed, unix.IFF_UP)
-	renewed, _ := threadCPUs(t, bed)
+	renewed, _ := allowedCPUs(t, bed)
 	if renewed == thread {
 		t.Fatalf("the link flap kept thread %d: nothing is tested", thread)
 	}
 	eventually(t, b, "the new NAPI thread is placed", func() bool {
-		pid, cpus := threadCPUs(t, bed)
+		pid, cpus := allowedCPUs(t, bed)
 		return pid == renewed && cpus == "0"
 	})
 
@@ -142,7 +142,7 @@ func TestAlignMovesPollsToTheApplicationAndBack(t *testing.T) {
 	if code != exitDone {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if _, cpus := threadCPUs(t, bed); cpus != "1" {
+	if _, cpus := allowedCPUs(t, bed); cpus != "1" {
 		t.Errorf("after the run the thread is on CPU %s, want 1, where another writer put it", cpus)
 	}
 	if got := strings.TrimLeft(steering(t, bed, ""), "0,"); got != "2" {
@@ -154,11 +154,11 @@ func TestARestoreUndoesPlacementAfterAKillAtAnyInstant(t *testing.T) {
 	bed := newBed(t, 1)
 	load := newLoad(t, bed)
 	load.offer(t, "load", 2000)
-	thread, _ := threadCPUs(t, bed)
+	thread, _ := allowedCPUs(t, bed)
 	pinThread(t, thread, 1)
 	steering(t, bed, "1")
 	where := func() map[string]string {
-		_, cpus := threadCPUs(t, bed)
+		_, cpus := allowedCPUs(t, bed)
 		return map[string]string{"thread": cpus, "steering": steering(t, bed, "")}
 	}
 	originals := where()
@@ -194,7 +194,7 @@ func TestObservingPlacementMovesNothing(t *testing.T) {
 	bed := newBed(t, 1)
 	load := newLoad(t, bed)
 	load.offer(t, "load", 2000)
-	thread, _ := threadCPUs(t, bed)
+	thread, _ := allowedCPUs(t, bed)
 	pinThread(t, thread, 1)
 	b := startRun(t, "--placement", "observe", "--netns", bed.Server().Name, "--interval", "50ms", "--policy", "base", bed.Server().Ifname)
 	eventually(t, b, "it says what it would move", func() bool {
@@ -205,7 +205,7 @@ func TestObservingPlacementMovesNothing(t *testing.T) {
 	if code, stderr := b.stop(os.Interrupt); code != exitDone {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if _, cpus := threadCPUs(t, bed); cpus != "1" {
+	if _, cpus := allowedCPUs(t, bed); cpus != "1" {
 		t.Errorf("the thread is on CPU %s, want 1 as before", cpus)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"autotune/actuate"
+	"autotune/actuate/busypoll"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +20,7 @@ type restoreCmd struct {
 }
 
 // Run implements the command.
-func (c *restoreCmd) Run(ctx context.Context, std streams) error {
+func (c *restoreCmd) Run(ctx context.Context, std streams) (err error) {
 	state, err := stateOr(c.State)
 	if err != nil {
 		return usageError(err)
@@ -27,7 +28,9 @@ func (c *restoreCmd) Run(ctx context.Context, std streams) error {
 	// A restore that was begun is finished, whatever signal comes.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWait)
 	defer cancel()
-	report, err := actuate.Restore(ctx, state, "")
+	apps := &applications{}
+	defer func() { err = errors.Join(err, apps.Close()) }()
+	report, err := actuate.RestoreOn(ctx, actuate.Live{Applications: apps}, state, "")
 	if c.JSON {
 		err = errors.Join(err, printRestore(std.out, report))
 	} else {
@@ -66,6 +69,14 @@ func printRestore(w io.Writer, r actuate.Report) error {
 			return err
 		}
 	}
+	for _, c := range r.Contexts {
+		if err := printJSON(w, struct {
+			Kind string `json:"kind"`
+			restoredContext
+		}{"busy_poll", restoredContext{c, c.Kind}}); err != nil {
+			return err
+		}
+	}
 	for _, p := range r.Placements {
 		if err := printJSON(w, struct {
 			Kind string `json:"kind"`
@@ -80,6 +91,13 @@ func printRestore(w io.Writer, r actuate.Report) error {
 		Settled  bool   `json:"settled"`
 		Note     string `json:"note"`
 	}{"restore", r.StateDir, r.Settled, r.Note})
+}
+
+// restoredContext gives the field "kind" of a report, which every line has for
+// itself, another name.
+type restoredContext struct {
+	actuate.ContextReport
+	Descriptor busypoll.Kind `json:"descriptor"`
 }
 
 // restoredText says what a settled restore came to.
@@ -103,6 +121,13 @@ func foreignOnly(r actuate.Report) string {
 		case actuate.OutcomeUnchanged, actuate.OutcomeRestored:
 		default:
 			fmt.Fprintln(&b, k)
+		}
+	}
+	for _, c := range r.Contexts {
+		switch c.Outcome {
+		case actuate.OutcomeUnchanged, actuate.OutcomeRestored:
+		default:
+			fmt.Fprintln(&b, c)
 		}
 	}
 	for _, p := range r.Placements {

@@ -26,6 +26,7 @@ type runCmd struct {
 	Ifaces []string `arg:"" name:"iface" help:"Interfaces to tune."`
 
 	Netns       string        `help:"Network namespace, by name or path." placeholder:"NAME|PATH"`
+	Apps        []string      `help:"Applications that follow the settings: their epoll contexts prefer busy polling when the setting asks for it. comm=NAME, pid=N or cgroup=PATH; repeatable." placeholder:"SELECTOR" sep:"none"`
 	Apply       bool          `help:"Write to the kernel. Without it nothing is, and each line says what would be."`
 	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"aimd" placeholder:"SPEC"`
 	SLO         time.Duration `help:"Target for the delay." default:"250us" name:"slo"`
@@ -135,6 +136,10 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	if err != nil {
 		return usageError(err)
 	}
+	apps, err := parseSelectors(c.Apps)
+	if err != nil {
+		return err
+	}
 	boot, err := bootTime()
 	if err != nil {
 		return err
@@ -151,6 +156,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		apply:     c.Apply,
 		stateDir:  state,
 		bounds:    c.bounds(),
+		apps:      apps,
 		policy:    decide,
 		objective: model.Objective{SLO: c.SLO, Quantile: c.SLOQuantile},
 		interval:  c.Interval,
@@ -195,6 +201,11 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	c.attend(attend, s, decide, napis)
 	goQuiet()
 	c.announce(std.err, decide, napis, s.source.Missing())
+	for _, sel := range apps {
+		if err := s.announceApps(ctx, std.err, sel); err != nil {
+			return err
+		}
+	}
 	if err := s.host.DeviceWide(); err != nil {
 		fmt.Fprintln(std.err, deviceWideText(err))
 	}
@@ -256,7 +267,7 @@ func (c *runCmd) end(ctx context.Context, s *session, std streams, name func(mod
 func (c *runCmd) keep(ctx context.Context, s *session, std streams, name func(model.Queue) string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWait)
 	defer cancel()
-	kept, err := s.host.Apply(ctx, s.loop.Confirmed())
+	kept, err := s.actuator.Apply(ctx, s.loop.Confirmed())
 	lost := whyNot(err)
 	if len(lost) > 0 {
 		// Each is said below.

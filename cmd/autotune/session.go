@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"autotune/actuate"
+	"autotune/actuate/busypoll"
 	"autotune/model"
 	"autotune/probe"
 	"autotune/tuner"
@@ -26,6 +27,8 @@ type sessionOptions struct {
 	apply    bool
 	stateDir string
 	bounds   model.Bounds
+	// apps pick the applications that follow the settings; none is usual.
+	apps []busypoll.Selector
 
 	policy model.Policy
 	// memory, where not nil, is what the guards learned in earlier sessions
@@ -55,8 +58,11 @@ type sessionOptions struct {
 type session struct {
 	host   *actuate.Host
 	source *probe.Source
-	loop   *tuner.Loop
-	apply  bool
+	// actuator is the host, or what has applications follow it.
+	actuator tuner.Actuator
+	apps     *applications
+	loop     *tuner.Loop
+	apply    bool
 	// trace is nil unless one is written.
 	trace *runTrace
 }
@@ -64,9 +70,13 @@ type session struct {
 // openSession takes the interfaces over (with apply), loads the probes and
 // joins both by the loop. Nothing is written to the kernel before run.
 func openSession(ctx context.Context, o sessionOptions) (s *session, err error) {
-	s = &session{apply: o.apply}
+	s = &session{apply: o.apply, apps: &applications{}}
 	opened := s // a failure returns nil for s
+	if err := s.canSteer(o); err != nil {
+		return nil, errors.Join(err, s.apps.Close())
+	}
 	s.host, err = actuate.Open(ctx, actuate.Options{
+		System:    actuate.Live{Applications: s.apps},
 		Namespace: o.namespace,
 		Ifaces:    o.ifaces,
 		StateDir:  o.stateDir,
@@ -74,7 +84,7 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 		ReadOnly:  !o.apply,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.apps.Close())
 	}
 	defer func() {
 		if err != nil {
@@ -98,7 +108,7 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 		Interval:  o.interval,
 		Inventory: s.host,
 		Budget:    o.budget,
-		Contexts:  o.contexts || mayBusyPoll(o.policy) || suspended(napis),
+		Contexts:  len(o.apps) == 0 && (o.contexts || mayBusyPoll(o.policy) || suspended(napis)),
 	})
 	if err != nil {
 		return nil, err
@@ -108,6 +118,11 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 	if s.host.Scope() == actuate.ScopeDevice {
 		source = ledSource{source, s.host}
 		serving = ledCPUs(serving, s.host.Leads())
+	}
+	s.actuator = s.host
+	if len(o.apps) > 0 {
+		steering := newSteering(s.host, o)
+		s.actuator, source = steering, steeredSource{source, steering}
 	}
 	if o.wrap != nil {
 		source = o.wrap(source)
@@ -125,7 +140,7 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 		options.HoldEvery = -1
 	}
 	if o.apply {
-		options.Actuator = s.host
+		options.Actuator = s.actuator
 	}
 	if o.trace != "" {
 		if err := s.openTrace(o, napis, &options); err != nil {
@@ -190,6 +205,6 @@ func (s *session) close() error {
 	if s.source != nil {
 		errs = append(errs, s.source.Close())
 	}
-	errs = append(errs, s.host.Close())
+	errs = append(errs, s.host.Close(), s.apps.Close())
 	return errors.Join(errs...)
 }

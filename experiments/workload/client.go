@@ -53,15 +53,17 @@ func runClient(l *loop) error {
 		return err
 	}
 	c := &clientLoop{
-		loop:     l,
-		config:   config,
-		random:   rand.New(rand.NewPCG(config.Seed, 0)),
-		request:  make([]byte, config.MessageSize),
-		queue:    make([]time.Duration, queueSize),
-		due:      never,
-		interval: ClientInterval{Gaps: newGaps()},
-		latency:  NewLatency(),
-		excluded: NewLatency(),
+		loop:    l,
+		config:  config,
+		random:  rand.New(rand.NewPCG(config.Seed, 0)),
+		request: make([]byte, config.MessageSize),
+
+		replySize: config.MessageSize,
+		queue:     make([]time.Duration, queueSize),
+		due:       never,
+		interval:  ClientInterval{Gaps: newGaps()},
+		latency:   NewLatency(),
+		excluded:  NewLatency(),
 	}
 	return c.run()
 }
@@ -71,7 +73,9 @@ type clientLoop struct {
 	config  ClientConfig
 	random  *rand.Rand
 	request []byte
-	conns   []clientConn
+	// replySize is the length of a reply.
+	replySize int
+	conns     []clientConn
 	// idle is a ring of the connections without a request in flight, the
 	// longest idle first.
 	idle            []int
@@ -263,7 +267,9 @@ func (c *clientLoop) receive(index int) error {
 	now := c.notice()
 	c.idle[(c.idleHead+c.idles)%len(c.idle)] = index
 	c.idles++
-	c.serverGapEnd = max(c.serverGapEnd, time.Duration(binary.LittleEndian.Uint64(conn.buffer)))
+	if c.config.Exchange == nil {
+		c.serverGapEnd = max(c.serverGapEnd, time.Duration(binary.LittleEndian.Uint64(conn.buffer)))
+	}
 	c.record(conn.due, now)
 	return nil
 }
@@ -382,13 +388,20 @@ func appendInterval(line []byte, in *ClientInterval, latency, excluded *Latency)
 }
 
 func (c *clientLoop) connect() error {
+	if x := c.config.Exchange; x != nil {
+		size, err := x.rehearse(c.config.Addr)
+		if err != nil {
+			return err
+		}
+		c.request, c.replySize = x.Request, size
+	}
 	c.idle = make([]int, c.config.Connections)
 	for index := range c.config.Connections {
 		fd, err := socket()
 		if err != nil {
 			return err
 		}
-		c.conns = append(c.conns, clientConn{fd: fd, buffer: make([]byte, c.config.MessageSize)})
+		c.conns = append(c.conns, clientConn{fd: fd, buffer: make([]byte, c.replySize)})
 		if err := unix.Connect(fd, sockaddr(c.config.Addr)); err != nil {
 			return fmt.Errorf("connect to %v: %w", c.config.Addr, err)
 		}

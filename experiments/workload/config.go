@@ -102,6 +102,21 @@ type ClientConfig struct {
 	Seed uint64 `json:"seed"`
 	// Interval is how often the client reports; zero means 250 ms.
 	Interval time.Duration `json:"interval_ns"`
+	// Exchange is what is sent to a server that is not [RunServer]; nil is
+	// that server's own.
+	Exchange *Exchange `json:"exchange"`
+}
+
+// Exchange is a request in the protocol of some server. Its replies must all be
+// of the same length, which the client learns from the first.
+type Exchange struct {
+	// Prepare is sent once, over a connection of its own, before anything
+	// else; what comes back is not looked at. It stores what requests ask for.
+	Prepare []byte `json:"prepare"`
+	// Request is sent again and again.
+	Request []byte `json:"request"`
+	// Reply is what the reply must begin with.
+	Reply []byte `json:"reply"`
 }
 
 func (c ClientConfig) withDefaults() (ClientConfig, error) {
@@ -116,6 +131,9 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	}
 	if c.Connections < 0 || c.Connections > maxConnections {
 		return c, fmt.Errorf("%d connections: want 1 to %d", c.Connections, maxConnections)
+	}
+	if c.Exchange != nil && (len(c.Exchange.Request) == 0 || len(c.Exchange.Request) > maxMessageSize) {
+		return c, fmt.Errorf("a request of %d bytes: want 1 to %d", len(c.Exchange.Request), maxMessageSize)
 	}
 	return c, checkCommon(c.MessageSize, c.Interval, c.CPU, c.RuntimeCPU)
 }

@@ -345,6 +345,8 @@ func (d *decoder) context(c *model.EpollContext) {
 			c.Prefer, seen = s.boolean(), seen|8
 		case "napi_ids":
 			c.NAPIIDs = list(s, 0, func(id *uint32) { *id = uint32(s.uint(math.MaxUint32)) })
+		case "more":
+			c.MoreNAPIs = s.boolean()
 		default:
 			s.skip()
 		}

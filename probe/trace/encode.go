@@ -259,6 +259,8 @@ func appendContext(b []byte, c *model.EpollContext) []byte {
 	b = appendList(b, c.NAPIIDs, func(b []byte, id *uint32) []byte {
 		return strconv.AppendUint(b, uint64(*id), 10)
 	})
+	b = append(b, `,"more":`...)
+	b = strconv.AppendBool(b, c.MoreNAPIs)
 	return append(b, '}')
 }
 

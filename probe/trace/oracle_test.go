@@ -115,6 +115,7 @@ type oracleContext struct {
 	Prefer   bool     `json:"prefer_busy_poll"`
 	NAPIIDs  []uint32 `json:"napi_ids"`
 	Opaque   bool     `json:"opaque"`
+	More     bool     `json:"more"`
 }
 
 type oracleLatency struct {
@@ -219,7 +220,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 		}
 		for _, c := range a.Contexts {
 			app.Contexts = append(app.Contexts, model.EpollContext{
-				FD: c.FD, BusyPoll: time.Duration(c.BusyPoll), Budget: c.Budget, Prefer: c.Prefer, NAPIIDs: c.NAPIIDs, Opaque: c.Opaque,
+				FD: c.FD, BusyPoll: time.Duration(c.BusyPoll), Budget: c.Budget, Prefer: c.Prefer, NAPIIDs: c.NAPIIDs, Opaque: c.Opaque, MoreNAPIs: c.More,
 			})
 		}
 		out.Apps = append(out.Apps, app)

@@ -1,0 +1,392 @@
+package actuate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"autotune/actuate"
+	"autotune/actuate/busypoll"
+	"autotune/actuate/memkernel"
+	"autotune/model"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+var preferred = busypoll.Params{Usecs: 0, Budget: 64, Prefer: true}
+
+// computer is an in-memory system with applications and no device.
+type computer struct {
+	*memkernel.System
+	t    *testing.T
+	root string
+}
+
+func newComputer(t *testing.T) *computer {
+	return &computer{System: memkernel.New(), t: t, root: t.TempDir()}
+}
+
+func (c *computer) state(name string) string { return filepath.Join(c.root, name) }
+
+func (c *computer) run() string { return filepath.Join(c.root, "run") }
+
+func (c *computer) open(state string) *actuate.Applications {
+	c.t.Helper()
+	a, err := actuate.OpenApplications(context.Background(), c.System, c.state(state), c.run())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return a
+}
+
+// set opens a state, has all contexts of the processes set, and closes it.
+func (c *computer) set(state string, to busypoll.Params, processes ...*memkernel.Process) []actuate.Granted {
+	c.t.Helper()
+	a := c.open(state)
+	granted, err := a.Apply(context.Background(), c.wishes(to, processes...))
+	if err := errors.Join(err, a.Close()); err != nil {
+		c.t.Fatal(err)
+	}
+	return granted
+}
+
+func (c *computer) wishes(to busypoll.Params, processes ...*memkernel.Process) []actuate.Wish {
+	c.t.Helper()
+	rows, err := c.Processes().List(context.Background(), nil, false)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var wishes []actuate.Wish
+	for _, d := range rows {
+		for _, p := range processes {
+			if p.PID == d.PID {
+				wishes = append(wishes, actuate.Wish{Descriptor: d, To: func(busypoll.Params) busypoll.Params { return to }})
+			}
+		}
+	}
+	return wishes
+}
+
+func (c *computer) restore(state string) actuate.Report {
+	c.t.Helper()
+	report, err := actuate.RestoreOn(context.Background(), c.System, c.state(state), c.run())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return report
+}
+
+func contextOutcomes(r actuate.Report) map[busypoll.Parameter]actuate.Outcome {
+	out := map[busypoll.Parameter]actuate.Outcome{}
+	for _, c := range r.Contexts {
+		out[c.Parameter] = c.Outcome
+	}
+	return out
+}
+
+func TestRestoreOfAnApplicationByParameter(t *testing.T) {
+	original := busypoll.Params{Usecs: 7, Budget: 3}
+	const all = busypoll.Parameter("")
+	for _, tt := range []struct {
+		name string
+		// after is what happens between the write and the restore.
+		after    func(p *memkernel.Process, fd int)
+		want     *busypoll.Params
+		outcomes map[busypoll.Parameter]actuate.Outcome
+	}{
+		{
+			name: "nothing", after: func(*memkernel.Process, int) {}, want: &original,
+			outcomes: map[busypoll.Parameter]actuate.Outcome{"busy_poll_usecs": "restored", "busy_poll_budget": "restored", "prefer_busy_poll": "restored"},
+		},
+		{
+			name:     "another writer changed the budget",
+			after:    func(p *memkernel.Process, fd int) { p.Write(fd, busypoll.Params{Budget: 16, Prefer: true}) },
+			want:     &busypoll.Params{Usecs: 7, Budget: 16},
+			outcomes: map[busypoll.Parameter]actuate.Outcome{"busy_poll_usecs": "restored", "busy_poll_budget": "foreign", "prefer_busy_poll": "restored"},
+		},
+		{
+			name: "the application put its own back", after: func(p *memkernel.Process, fd int) { p.Write(fd, original) }, want: &original,
+			outcomes: map[busypoll.Parameter]actuate.Outcome{"busy_poll_usecs": "unchanged", "busy_poll_budget": "unchanged", "prefer_busy_poll": "unchanged"},
+		},
+		{name: "it exited", after: func(p *memkernel.Process, _ int) { p.Exit() }, outcomes: map[busypoll.Parameter]actuate.Outcome{all: "gone"}},
+		{name: "it closed the context", after: func(p *memkernel.Process, fd int) { p.Close(fd) }, outcomes: map[busypoll.Parameter]actuate.Outcome{all: "gone"}},
+		{
+			name: "its ID is another process's, with the same context address and values",
+			after: func(p *memkernel.Process, _ int) {
+				other := p.Replace("other")
+				other.Write(other.Open(7), preferred)
+			},
+			outcomes: map[busypoll.Parameter]actuate.Outcome{all: "gone"},
+		},
+		{
+			// It gets the same address, so nothing but the values tells.
+			name: "it opened another context with values of its own under the number",
+			after: func(p *memkernel.Process, fd int) {
+				p.Close(fd)
+				p.Open()
+				p.Write(fd, busypoll.Params{Usecs: 1, Budget: 8})
+			},
+			want:     &busypoll.Params{Usecs: 1, Budget: 8},
+			outcomes: map[busypoll.Parameter]actuate.Outcome{"busy_poll_usecs": "foreign", "busy_poll_budget": "foreign", "prefer_busy_poll": "unchanged"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newComputer(t)
+			p := c.Applications.Start("app")
+			fd := p.Open(7)
+			p.Write(fd, original)
+			for _, g := range c.set("s", preferred, p) {
+				if g.Err != nil || *g.From != original || *g.Now != preferred {
+					t.Fatalf("set: %+v", g)
+				}
+			}
+			tt.after(p, fd)
+			report := c.restore("s")
+			if diff := cmp.Diff(tt.outcomes, contextOutcomes(report)); diff != "" || !report.Settled {
+				t.Errorf("settled %v, outcomes (-want +got):\n%s\n%v", report.Settled, diff, report)
+			}
+			if tt.want != nil && p.Params(fd) != *tt.want {
+				t.Errorf("left at %v, want %v", p.Params(fd), *tt.want)
+			}
+			if report := c.restore("s"); !report.Empty() || !report.Settled {
+				t.Errorf("a second restore found %v", report)
+			}
+		})
+	}
+}
+
+func TestContextLeftToAChildIsPutBack(t *testing.T) {
+	c := newComputer(t)
+	parent := c.Applications.Start("app")
+	fd := parent.Open(7)
+	child := parent.Fork()
+	c.set("s", preferred, parent, child)
+	parent.Exit()
+	if report := c.restore("s"); !report.Settled || child.Params(fd) != (busypoll.Params{}) {
+		t.Errorf("child left at %v: %v", child.Params(fd), report)
+	}
+}
+
+func TestWithoutAListingContextsAreKnownByNumber(t *testing.T) {
+	c := newComputer(t)
+	c.Applications.Opaque = true
+	p, exits := c.Applications.Start("app"), c.Applications.Start("exits")
+	fd := p.Open(7)
+	exits.Open(7)
+	c.set("s", preferred, p, exits)
+	if p.Params(fd) != preferred {
+		t.Fatalf("set to %v", p.Params(fd))
+	}
+	exits.Exit()
+	if report := c.restore("s"); !report.Settled || p.Params(fd) != (busypoll.Params{}) {
+		t.Errorf("left at %v: %v", p.Params(fd), report)
+	}
+}
+
+func TestSettingTwiceKeepsTheFirstOriginal(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	fd := p.Open(7)
+	c.set("s", preferred, p)
+	late := p.Open(7)
+	c.set("s", busypoll.Params{Usecs: 50, Budget: 16, Prefer: true}, p)
+	if report := c.restore("s"); p.Params(fd) != (busypoll.Params{}) || p.Params(late) != (busypoll.Params{}) {
+		t.Errorf("left at %v and %v: %v", p.Params(fd), p.Params(late), report)
+	}
+}
+
+func TestSettingAfterARestartIsNoForeignWrite(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	p.Open(7)
+	c.set("s", preferred, p)
+	p.Exit()
+	again := c.Applications.Start("app")
+	fd := again.Open(7) // at the same address
+	own := busypoll.Params{Usecs: 3}
+	again.Write(fd, own)
+	if granted := c.set("s", preferred, again); granted[0].Err != nil || again.Params(fd) != preferred {
+		t.Errorf("%+v, context at %v", granted, again.Params(fd))
+	}
+	if report := c.restore("s"); !report.Settled || again.Params(fd) != own {
+		t.Errorf("left at %v: %v", again.Params(fd), report)
+	}
+}
+
+func TestForeignWriteYieldsTheContext(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	fd := p.Open(7)
+	a := c.open("s")
+	defer a.Close()
+	apply := func() error {
+		granted, err := a.Apply(context.Background(), c.wishes(preferred, p))
+		if err != nil || len(granted) != 1 {
+			t.Fatal(granted, err)
+		}
+		return granted[0].Err
+	}
+	if err := apply(); err != nil {
+		t.Fatal(err)
+	}
+	theirs := busypoll.Params{Usecs: 99}
+	p.Write(fd, theirs)
+	for range 2 {
+		if err := apply(); !errors.Is(err, model.ErrForeignWrite) || p.Params(fd) != theirs {
+			t.Fatalf("%v, and it is %v", err, p.Params(fd))
+		}
+	}
+	// They put back what we left.
+	p.Write(fd, preferred)
+	if err := apply(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwoRunsNeverOwnOneProcess(t *testing.T) {
+	c := newComputer(t)
+	p, other := c.Applications.Start("app"), c.Applications.Start("other")
+	fd := p.Open(7)
+	other.Open(7)
+	first, second := c.open("a"), c.open("b")
+	if _, err := first.Apply(context.Background(), c.wishes(preferred, p)); err != nil {
+		t.Fatal(err)
+	}
+	granted, err := second.Apply(context.Background(), c.wishes(busypoll.Params{Usecs: 9}, p, other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locked *actuate.LockedError
+	if !errors.As(granted[0].Err, &locked) || locked.PID != os.Getpid() || granted[1].Err != nil || p.Params(fd) != preferred {
+		t.Errorf("%+v, and it is %v", granted, p.Params(fd))
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The first is over and has left its values: they are no originals.
+	granted, err = second.Apply(context.Background(), c.wishes(busypoll.Params{Usecs: 9}, p))
+	if err != nil || granted[0].Err != nil {
+		t.Fatal(granted, err)
+	}
+	if recovered := second.Recovered(); len(recovered) != 1 || len(recovered[0].Contexts) != 3 {
+		t.Errorf("recovered %v", recovered)
+	}
+	if *granted[0].From != (busypoll.Params{}) || p.Params(fd) != (busypoll.Params{Usecs: 9}) {
+		t.Errorf("taken over from %v, now %v", *granted[0].From, p.Params(fd))
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.restore("b")
+	if report := c.restore("a"); p.Params(fd) != (busypoll.Params{}) || !report.Empty() {
+		t.Errorf("left at %v: %v", p.Params(fd), report)
+	}
+	if files, _ := filepath.Glob(filepath.Join(c.run(), "*")); len(files) != 0 {
+		t.Errorf("locks left: %v", files)
+	}
+}
+
+func TestRefusalOfOneProcessStopsNoOther(t *testing.T) {
+	c := newComputer(t)
+	p, other := c.Applications.Start("protected"), c.Applications.Start("app")
+	p.Open(7)
+	fd := other.Open(7)
+	refusal := &busypoll.Error{Op: "pidfd_getfd", Reason: busypoll.ReasonUser, Err: unix.EPERM}
+	c.Applications.Fault = func(op memkernel.ContextOp, h busypoll.Handle) error {
+		if op == memkernel.OpContextSet && h.PID == p.PID {
+			return refusal
+		}
+		return nil
+	}
+	granted := c.set("s", preferred, p, other)
+	if !errors.Is(granted[0].Err, os.ErrPermission) || granted[1].Err != nil || other.Params(fd) != preferred {
+		t.Errorf("%+v", granted)
+	}
+}
+
+func TestNumberReusedInTheInstantOfTheWrite(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
+			c := newComputer(t)
+			p := c.Applications.Start("app")
+			fd := p.Open(7)
+			crashable := actuate.NewCrashableApplications(nil)
+			if err := crashable.Open(c.System, c.state("s"), c.run()); err != nil {
+				t.Fatal(err)
+			}
+			c.Applications.Fault = func(op memkernel.ContextOp, _ busypoll.Handle) error {
+				switch op {
+				case memkernel.OpContextSet:
+					p.Open() // so that the address is another
+					p.Close(fd)
+					other := c.Applications.Start("takes the address")
+					other.Open()
+					p.Open(7)
+				case memkernel.OpContextDone:
+					if killed {
+						panic(crash{})
+					}
+				default:
+				}
+				return nil
+			}
+			func() {
+				defer func() {
+					if r := recover(); r != nil && r != any(crash{}) {
+						panic(r)
+					}
+				}()
+				if _, err := crashable.Apps.Apply(context.Background(), c.wishes(preferred, p)); err != nil {
+					t.Fatal(err)
+				}
+			}()
+			crashable.Crash()
+			c.Applications.Fault = nil
+			if p.Params(fd) != preferred {
+				t.Fatalf("the write went elsewhere: %v", p.Params(fd))
+			}
+			if report := c.restore("s"); p.Params(fd) != (busypoll.Params{}) {
+				t.Errorf("left at %v: %v", p.Params(fd), report)
+			}
+		})
+	}
+}
+
+func TestBaselineOfApplicationsAloneIsChecked(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	p.Open(7)
+	c.set("s", preferred, p)
+	path := filepath.Join(c.state("s"), "baseline.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := strings.Replace(string(data), `"fd": 3`, `"fd": -3`, 1)
+	if damaged == string(data) {
+		t.Fatalf("no descriptor in %s", data)
+	}
+	if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var unusable *actuate.StateError
+	if _, err := actuate.RestoreOn(context.Background(), c.System, c.state("s"), c.run()); !errors.As(err, &unusable) {
+		t.Errorf("restore: %v, want a StateError", err)
+	}
+}
+
+func TestRebootForgetsApplications(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	fd := p.Open(7)
+	c.set("s", preferred, p)
+	c.Reboot()
+	if report := c.restore("s"); !report.Settled || p.Params(fd) != preferred {
+		t.Errorf("%v, and it is %v", report, p.Params(fd))
+	}
+}

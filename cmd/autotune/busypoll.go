@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"autotune/actuate"
+	"autotune/actuate/busypoll"
+)
+
+type busypollCmd struct {
+	List busypollListCmd `cmd:"" help:"Epoll contexts, and with --sockets sockets, that processes have."`
+	Set  busypollSetCmd  `cmd:"" help:"Set how running processes busy poll; autotune restore puts it back."`
+}
+
+// selection are the flags that pick processes.
+type selection struct {
+	PID    int    `help:"This process." name:"pid" placeholder:"N"`
+	Comm   string `help:"All processes of this name (/proc/PID/comm)." placeholder:"NAME"`
+	Cgroup string `help:"All processes in this control group and below." placeholder:"PATH"`
+	All    bool   `help:"All processes."`
+}
+
+// selector returns what the flags pick; with none given, all where that is
+// allowed.
+func (s selection) selector(orAll bool) (busypoll.Selector, error) {
+	sel := busypoll.Selector{PID: s.PID, Comm: s.Comm, Cgroup: s.Cgroup, All: s.All}
+	if orAll && sel == (busypoll.Selector{}) {
+		sel.All = true
+	}
+	if err := sel.Check(); err != nil {
+		return sel, usageError(fmt.Errorf("say which processes by one of --pid, --comm, --cgroup and --all: %w", err))
+	}
+	return sel, nil
+}
+
+// parseSelectors reads the values of --apps.
+func parseSelectors(texts []string) ([]busypoll.Selector, error) {
+	var out []busypoll.Selector
+	for _, text := range texts {
+		s, err := busypoll.ParseSelector(text)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("--apps: %w", err))
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// selected lists what the selected processes have. A selector by process ID
+// that names none is an error; autotune itself is never among the selected.
+func selected(ctx context.Context, apps *applications, sel busypoll.Selector, sockets bool) ([]busypoll.Descriptor, error) {
+	var pids []int
+	system := actuate.Live{Applications: apps}.Processes()
+	if sel.PID != 0 {
+		if _, err := (busypoll.Live{}).Start(sel.PID); err != nil {
+			return nil, usageError(err)
+		}
+		pids = []int{sel.PID}
+	}
+	rows, err := system.List(ctx, pids, sockets)
+	if err != nil {
+		return nil, applicationsError(err)
+	}
+	matches := map[int]bool{}
+	return slices.DeleteFunc(rows, func(d busypoll.Descriptor) bool {
+		match, known := matches[d.PID]
+		if !known {
+			match = d.PID != os.Getpid() && sel.Matches(d.PID, d.Comm, func() []string { return system.Cgroups(d.PID) })
+			matches[d.PID] = match
+		}
+		return !match
+	}), nil
+}
+
+// applicationsError sorts failures to reach applications by who can mend them.
+func applicationsError(err error) error {
+	var denied *busypoll.Error
+	switch {
+	case errors.Is(err, errPIDNamespace), errors.As(err, &denied) && errors.Is(err, os.ErrPermission):
+		return cannotError(err)
+	case errors.Is(err, os.ErrPermission):
+		return cannotError(fmt.Errorf("%w: run as root, or as the user of the process", err))
+	case errors.As(err, &denied) && (denied.Reason == busypoll.ReasonNoPidfd || denied.Reason == busypoll.ReasonNoParams):
+		return cannotError(err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,110 @@
+package servers
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"autotune/experiments/workload"
+)
+
+// Program is a server under test.
+type Program struct {
+	Name string
+	// Rate is the load that it gets, in requests per second: well below what
+	// one CPU of a small virtual machine serves together with its NAPI.
+	Rate     float64
+	Exchange workload.Exchange
+	// command returns how to start it, listening on addr with one thread that
+	// receives; dir is a directory of its own.
+	command func(addr netip.AddrPort, dir string) (*exec.Cmd, error)
+}
+
+const valueSize = 64
+
+// Programs returns the servers. Self is this program's own path, which serves
+// HTTP by net/http when run as "experiment http".
+func Programs(self string) []Program {
+	value := strings.Repeat("x", valueSize)
+	get := []byte("GET / HTTP/1.1\r\nHost: bed\r\n\r\n")
+	return []Program{
+		{
+			Name: "memcached", Rate: 25000,
+			Exchange: workload.Exchange{
+				Prepare: fmt.Appendf(nil, "set key 0 0 %d\r\n%s\r\n", valueSize, value),
+				Request: []byte("get key\r\n"), Reply: []byte("VALUE key"),
+			},
+			command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
+				return program("memcached", "-u", "nobody", "-t", "1", "-c", "1024", "-U", "0",
+					"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()))
+			},
+		},
+		{
+			Name: "redis", Rate: 25000,
+			Exchange: workload.Exchange{
+				Prepare: fmt.Appendf(nil, "SET key %s\r\n", value),
+				Request: []byte("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), Reply: []byte("$64"),
+			},
+			command: func(addr netip.AddrPort, dir string) (*exec.Cmd, error) {
+				return program("redis-server", "--bind", addr.Addr().String(), "--port", fmt.Sprint(addr.Port()),
+					"--save", "", "--appendonly", "no", "--protected-mode", "no", "--dir", dir)
+			},
+		},
+		{
+			Name: "nginx", Rate: 15000,
+			Exchange: workload.Exchange{Request: get, Reply: []byte("HTTP/1.1 200")},
+			command: func(addr netip.AddrPort, dir string) (*exec.Cmd, error) {
+				config := filepath.Join(dir, "nginx.conf")
+				text := fmt.Sprintf(nginxConfig, dir, addr, value)
+				if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+					return nil, fmt.Errorf("write the configuration of nginx: %w", err)
+				}
+				return program("nginx", "-c", config, "-p", dir, "-e", "stderr")
+			},
+		},
+		{
+			Name: "net/http", Rate: 10000,
+			Exchange: workload.Exchange{Request: get, Reply: []byte("HTTP/1.1 200")},
+			command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
+				cmd := exec.Command(self, "experiment", "http", addr.String())
+				cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+				return cmd, nil
+			},
+		},
+	}
+}
+
+// nginxConfig is for one process in the foreground, which keeps connections for
+// as long as the client does.
+const nginxConfig = `daemon off;
+master_process off;
+worker_processes 1;
+error_log stderr;
+pid %[1]s/nginx.pid;
+events { worker_connections 1024; }
+http {
+	access_log off;
+	keepalive_requests 1000000000;
+	keepalive_timeout 1h;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	server {
+		listen %[2]s;
+		location / { return 200 "%[3]s"; }
+	}
+}
+`
+
+func program(name string, args ...string) (*exec.Cmd, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is not installed (Debian: apt-get install memcached redis-server nginx-light)", ErrCannotRun, name)
+	}
+	return exec.Command(path, args...), nil
+}
