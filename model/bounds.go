@@ -48,8 +48,8 @@ func (b Bounds) Check(s Settings) error {
 		return fmt.Errorf("gro-flush-timeout %v not in 0 to %v: %w", s.GROFlushTimeout, b.MaxFlush, ErrOutOfBounds)
 	case s.IRQSuspendTimeout < 0 || s.IRQSuspendTimeout > b.MaxSuspend:
 		return fmt.Errorf("irq-suspend-timeout %v not in 0 to %v: %w", s.IRQSuspendTimeout, b.MaxSuspend, ErrOutOfBounds)
-	case s.BusyPoll.Usecs < 0 || s.BusyPoll.Usecs > b.MaxBusyPoll:
-		return fmt.Errorf("busy_poll_usecs %v not in 0 to %v: %w", s.BusyPoll.Usecs, b.MaxBusyPoll, ErrOutOfBounds)
+	case s.BusyPoll.Span < 0 || s.BusyPoll.Span > b.MaxBusyPoll:
+		return fmt.Errorf("busy_poll_usecs %v not in 0 to %v: %w", s.BusyPoll.Span, b.MaxBusyPoll, ErrOutOfBounds)
 	case s.BusyPoll.Budget > b.MaxBudget:
 		return fmt.Errorf("busy_poll_budget %d > %d: %w", s.BusyPoll.Budget, b.MaxBudget, ErrOutOfBounds)
 	}
@@ -64,7 +64,7 @@ func (b Bounds) Clamp(s Settings) (Settings, bool) {
 		GROFlushTimeout:   max(0, min(s.GROFlushTimeout, b.MaxFlush)),
 		IRQSuspendTimeout: max(0, min(s.IRQSuspendTimeout, b.MaxSuspend)),
 		BusyPoll: BusyPoll{
-			Usecs:  max(0, min(s.BusyPoll.Usecs, b.MaxBusyPoll)),
+			Span:   max(0, min(s.BusyPoll.Span, b.MaxBusyPoll)),
 			Budget: min(s.BusyPoll.Budget, b.MaxBudget),
 			Prefer: s.BusyPoll.Prefer,
 		},

@@ -9,10 +9,10 @@ import (
 // (EPIOCSPARAMS, Linux 6.9). The zero value leaves it to the application: what
 // it chose for itself holds, or is put back.
 type BusyPoll struct {
-	// Usecs is for how long epoll_wait polls before it sleeps
+	// Span is for how long epoll_wait polls before it sleeps
 	// (busy_poll_usecs); whole microseconds. With Prefer and zero it polls
 	// once.
-	Usecs time.Duration
+	Span time.Duration
 	// Budget is the packets per poll (busy_poll_budget). Above 64 the kernel
 	// asks for CAP_NET_ADMIN.
 	Budget uint16
@@ -30,5 +30,5 @@ func (b BusyPoll) String() string {
 	if b.Prefer {
 		prefer = "on"
 	}
-	return fmt.Sprintf("usecs=%v,budget=%d,prefer=%s", b.Usecs, b.Budget, prefer)
+	return fmt.Sprintf("usecs=%v,budget=%d,prefer=%s", b.Span, b.Budget, prefer)
 }

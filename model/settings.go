@@ -81,7 +81,7 @@ func (s Settings) MarshalJSON() ([]byte, error) {
 		IRQSuspendTimeout: int64(s.IRQSuspendTimeout),
 	}
 	if b := s.BusyPoll; b != (BusyPoll{}) {
-		usecs := int64(b.Usecs)
+		usecs := int64(b.Span)
 		out.BusyPoll, out.BusyPollBudget, out.PreferBusyPoll = &usecs, &b.Budget, &b.Prefer
 	}
 	return json.Marshal(out)
@@ -99,7 +99,7 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 		IRQSuspendTimeout: time.Duration(in.IRQSuspendTimeout),
 	}
 	if in.BusyPoll != nil {
-		s.BusyPoll.Usecs = time.Duration(*in.BusyPoll)
+		s.BusyPoll.Span = time.Duration(*in.BusyPoll)
 	}
 	if in.BusyPollBudget != nil {
 		s.BusyPoll.Budget = *in.BusyPollBudget

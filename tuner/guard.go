@@ -136,7 +136,7 @@ func direction(from, to model.Settings) int {
 	case to.DeferHardIRQs != from.DeferHardIRQs:
 		return sign(to.DeferHardIRQs > from.DeferHardIRQs)
 	case to.BusyPoll != from.BusyPoll:
-		return sign(from.BusyPoll == model.BusyPoll{} || to.BusyPoll.Usecs > from.BusyPoll.Usecs || to.BusyPoll.Budget > from.BusyPoll.Budget)
+		return sign(from.BusyPoll == model.BusyPoll{} || to.BusyPoll.Span > from.BusyPoll.Span || to.BusyPoll.Budget > from.BusyPoll.Budget)
 	}
 	return 0
 }

@@ -328,7 +328,7 @@ func TestReadiness(t *testing.T) {
 	context := func(prefer bool, ids ...uint32) []model.AppSample {
 		return []model.AppSample{{PID: 7, Comm: "memcached", Contexts: []model.EpollContext{{FD: 5, Prefer: prefer, NAPIIDs: ids}}}}
 	}
-	polling := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 200 * us, BusyPoll: model.BusyPoll{Usecs: 64 * us, Budget: 64, Prefer: true}}
+	polling := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 200 * us, BusyPoll: model.BusyPoll{Span: 64 * us, Budget: 64, Prefer: true}}
 	selected := func(apps []model.AppSample) []model.AppSample {
 		apps[0].Selected = true
 		return apps

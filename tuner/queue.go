@@ -156,8 +156,8 @@ func less(a, b model.Settings) bool {
 		return a.GROFlushTimeout < b.GROFlushTimeout
 	case a.IRQSuspendTimeout != b.IRQSuspendTimeout:
 		return a.IRQSuspendTimeout < b.IRQSuspendTimeout
-	case a.BusyPoll.Usecs != b.BusyPoll.Usecs:
-		return a.BusyPoll.Usecs < b.BusyPoll.Usecs
+	case a.BusyPoll.Span != b.BusyPoll.Span:
+		return a.BusyPoll.Span < b.BusyPoll.Span
 	case a.BusyPoll.Budget != b.BusyPoll.Budget:
 		return a.BusyPoll.Budget < b.BusyPoll.Budget
 	case a.BusyPoll.Prefer != b.BusyPoll.Prefer:

@@ -24,7 +24,7 @@ func TestParametersCoverAll(t *testing.T) {
 	if got != want {
 		t.Errorf("copied %v, want %v", got, want)
 	}
-	if p := FromModel(model.BusyPoll{Usecs: 64 * time.Microsecond, Budget: 8, Prefer: true}); p != (Params{64, 8, true}) {
+	if p := FromModel(model.BusyPoll{Span: 64 * time.Microsecond, Budget: 8, Prefer: true}); p != (Params{64, 8, true}) {
 		t.Errorf("from a setting: %v", p)
 	}
 }

@@ -31,7 +31,7 @@ const (
 
 // FromModel returns the parameters that settings ask for.
 func FromModel(b model.BusyPoll) Params {
-	return Params{Usecs: uint32(b.Usecs / time.Microsecond), Budget: b.Budget, Prefer: b.Prefer}
+	return Params{Usecs: uint32(b.Span / time.Microsecond), Budget: b.Budget, Prefer: b.Prefer}
 }
 
 func (p Params) String() string {

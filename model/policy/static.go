@@ -43,7 +43,7 @@ func makeStatic(a *arguments) (model.Policy, error) {
 	own := a.has("usecs") || a.has("budget") || a.has("prefer")
 	if own {
 		s.BusyPoll = model.BusyPoll{
-			Usecs:  a.duration("usecs", 0, 0, time.Second),
+			Span:   a.duration("usecs", 0, 0, time.Second),
 			Budget: uint16(a.count("budget", pollBudget, 1, math.MaxUint16)),
 			Prefer: a.onOff("prefer"),
 		}
@@ -51,8 +51,8 @@ func makeStatic(a *arguments) (model.Policy, error) {
 	switch {
 	case a.err != nil:
 		return nil, a.err
-	case s.BusyPoll.Usecs%time.Microsecond != 0:
-		return nil, fmt.Errorf("usecs=%v is not in whole microseconds", s.BusyPoll.Usecs)
+	case s.BusyPoll.Span%time.Microsecond != 0:
+		return nil, fmt.Errorf("usecs=%v is not in whole microseconds", s.BusyPoll.Span)
 	case a.has("suspend") && (!a.has("defer") || !a.has("flush")):
 		return nil, errors.New("suspend needs defer and flush; write static:defer=100,flush=50us,suspend=20ms")
 	case s.IRQSuspendTimeout > 0 && s.Mode() != model.ModeSuspension:

@@ -14,7 +14,7 @@ func TestStaticOrdersPublishedCases(t *testing.T) {
 	suspend20 := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 20 * time.Microsecond, IRQSuspendTimeout: 20 * ms}
 	preferring := suspend20
 	preferring.BusyPoll = model.BusyPoll{Budget: 64, Prefer: true}
-	napibusy := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 200 * time.Microsecond, BusyPoll: model.BusyPoll{Usecs: 64 * time.Microsecond, Budget: 64, Prefer: true}}
+	napibusy := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 200 * time.Microsecond, BusyPoll: model.BusyPoll{Span: 64 * time.Microsecond, Budget: 64, Prefer: true}}
 	tests := []struct {
 		name, spec string
 		ready      model.Readiness

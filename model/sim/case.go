@@ -43,7 +43,7 @@ func Cases() []Case {
 		poll := c.Settings.BusyPoll
 		out[i] = Case{
 			Name: c.Name, NAPI: c.Settings,
-			Wait: Wait{BusyPoll: poll.Usecs, Budget: int(poll.Budget), Prefer: poll.Prefer},
+			Wait: Wait{BusyPoll: poll.Span, Budget: int(poll.Budget), Prefer: poll.Prefer},
 		}
 		out[i].NAPI.BusyPoll = model.BusyPoll{}
 		if c.Name == "fullbusy" {

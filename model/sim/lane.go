@@ -157,7 +157,7 @@ func (l *lane) set(s model.Settings) {
 	l.flush = int64(s.GROFlushTimeout)
 	l.wait = l.own
 	if b := s.BusyPoll; b != (model.BusyPoll{}) {
-		l.wait.BusyPoll, l.wait.Budget, l.wait.Prefer = b.Usecs, int(b.Budget), b.Prefer
+		l.wait.BusyPoll, l.wait.Budget, l.wait.Prefer = b.Span, int(b.Budget), b.Prefer
 		l.wait = l.wait.withDefaults()
 	}
 }

@@ -67,7 +67,7 @@ func TestReadinessFollowsTheApplication(t *testing.T) {
 func TestApplySteersSelectedApplications(t *testing.T) {
 	suspend := caseNamed(t, "suspend20")
 	steered := suspend.NAPI
-	steered.BusyPoll = model.BusyPoll{Usecs: suspend.Wait.BusyPoll, Budget: uint16(suspend.Wait.Budget), Prefer: true}
+	steered.BusyPoll = model.BusyPoll{Span: suspend.Wait.BusyPoll, Budget: uint16(suspend.Wait.Budget), Prefer: true}
 	o := sim.Options{Load: sim.Constant(400e3), Seed: 5, Window: 50 * time.Millisecond, Selected: true}
 	s := newSimulator(t, o)
 	before := next(t, s)

@@ -50,7 +50,7 @@ func (d *decoder) settings(item *keyed[model.Settings]) {
 			item.value.IRQSuspendTimeout, seen = time.Duration(s.int()), seen|8
 		case "busy_poll_ns":
 			if !s.null() {
-				item.value.BusyPoll.Usecs = time.Duration(s.int())
+				item.value.BusyPoll.Span = time.Duration(s.int())
 			}
 		case "busy_poll_budget":
 			if !s.null() {

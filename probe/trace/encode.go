@@ -295,7 +295,7 @@ func appendSettings(b []byte, s model.Settings) []byte {
 		return append(b, `,"busy_poll_ns":null,"busy_poll_budget":null,"prefer_busy_poll":null`...)
 	}
 	b = append(b, `,"busy_poll_ns":`...)
-	b = strconv.AppendInt(b, int64(s.BusyPoll.Usecs), 10)
+	b = strconv.AppendInt(b, int64(s.BusyPoll.Span), 10)
 	b = append(b, `,"busy_poll_budget":`...)
 	b = strconv.AppendUint(b, uint64(s.BusyPoll.Budget), 10)
 	b = append(b, `,"prefer_busy_poll":`...)

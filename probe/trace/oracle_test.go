@@ -235,7 +235,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 	for _, a := range in.Active {
 		out.Active[a.Queue] = model.Settings{
 			DeferHardIRQs: a.Defer, GROFlushTimeout: time.Duration(a.Flush), IRQSuspendTimeout: time.Duration(a.Suspend),
-			BusyPoll: model.BusyPoll{Usecs: time.Duration(a.BusyPoll), Budget: a.Budget, Prefer: a.Prefer},
+			BusyPoll: model.BusyPoll{Span: time.Duration(a.BusyPoll), Budget: a.Budget, Prefer: a.Prefer},
 		}
 	}
 	if in.NAPIs != nil {
