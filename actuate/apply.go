@@ -18,8 +18,7 @@ import (
 //
 //   - [model.ErrOutOfBounds]: not written. The originals are always allowed.
 //   - [model.ErrForeignWrite]: the queue is not set to what was last read
-//     back, so another writer owns it; not written again until it is, or until
-//     [Host.Adopt].
+//     back, so another writer owns it; not written again until it is.
 //   - [model.ErrGone], [model.ErrLinkDown]: no such queue now.
 //   - [model.ErrReadOnly], [model.ErrBusy]: the kernel refused.
 //   - [ErrOneSetting], [ErrNoSuspend]: not possible with [ScopeDevice].
@@ -210,16 +209,13 @@ func (h *Host) saveIntent(moves []move) error {
 		if !moves && before == nil {
 			continue
 		}
-		if !moves && (t.yielded != nil || t.unconfirmed != nil || len(t.adopted) > 0) {
+		if !moves && (t.yielded != nil || t.unconfirmed != nil) {
 			next.Queues = append(next.Queues, *before)
 			continue
 		}
 		confirmed := t.expected
 		if !moves {
 			to = confirmed
-		}
-		for k := range t.adopted {
-			confirmed = k.with(confirmed, k.of(to))
 		}
 		next.Queues = append(next.Queues, intentQueue{Queue: q, NAPIID: t.id, Confirmed: &confirmed, Intended: &to})
 	}
@@ -258,40 +254,7 @@ func (h *Host) carryOut(m move) (*model.Settings, error) {
 		}
 	}
 	t.expected, t.unconfirmed = after, nil
-	for _, k := range knobs() {
-		if k.of(after) != k.of(m.from) {
-			delete(t.adopted, k)
-		}
-	}
 	return &after, writeErr
-}
-
-// Adopt takes a queue back that was left to another writer: it may be written
-// again, starting from what it is set to now. The original stays the one from
-// the beginning. Until Apply has changed a knob that the other writer set, a
-// restore still leaves it.
-func (h *Host) Adopt(ctx context.Context, q model.Queue) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.unit(q)
-	if t == nil || t.untunable != nil {
-		return &model.QueueError{Queue: q, Op: "adopt", Err: fmt.Errorf("not a tunable queue of this host: %w", model.ErrReadOnly)}
-	}
-	seen, err := h.observe(ctx)
-	s, ok := seen[q]
-	if !ok {
-		return &model.QueueError{Queue: q, Op: "adopt", Err: errors.Join(err, model.ErrGone)}
-	}
-	adopted := map[Knob]bool{}
-	for _, k := range knobs() {
-		v := k.of(s.settings)
-		if theirs := t.adopted[k] || !t.owned(k, v); theirs && v != k.of(t.original) {
-			adopted[k] = true
-		}
-	}
-	t.adopted = adopted
-	t.yielded, t.unconfirmed, t.expected = nil, nil, s.settings
-	return nil
 }
 
 // Yielded returns the queues that were left to another writer, and why.

@@ -187,11 +187,6 @@ func (h *Host) follow(s sighting) {
 			return
 		}
 	}
-	for _, k := range knobs() {
-		if k.of(s.settings) != k.of(t.expected) {
-			delete(t.adopted, k)
-		}
-	}
 	t.expected, t.unconfirmed = s.settings, nil
 }
 

@@ -404,11 +404,6 @@ func TestLiveForeignWriteByNetlink(t *testing.T) {
 		want[first.Queue] = theirs
 		wantConfig(t, "beside another writer", want, got)
 	}
-	if err := h.Adopt(context.Background(), first.Queue); err != nil {
-		t.Fatal(err)
-	}
-	mustApply(t, h, next)
-	writeNAPI(t, b, first.ID, model.Settings{DeferHardIRQs: 7, GROFlushTimeout: next[first.Queue].GROFlushTimeout})
 	report := mustRestore(t, h)
 	want := maps.Clone(originals)
 	want[first.Queue] = model.Settings{DeferHardIRQs: 7}

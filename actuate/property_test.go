@@ -22,8 +22,6 @@ import (
 type knob struct {
 	original, shadow uint64
 	foreign          bool
-	// adopted: taken back from the other writer, but perhaps not changed yet.
-	adopted bool
 }
 
 // world is a machine, and what must be true of it.
@@ -123,7 +121,7 @@ func (w *world) check(when string) {
 			if state.foreign || !w.written[i] {
 				want = state.shadow
 			}
-			if putBack := state.adopted && got == state.original; got != want && !putBack {
+			if got != want {
 				w.t.Fatalf("%s: queue %d knob %d is %d, want %d (original %d, foreign %v, written %v)",
 					when, i, k, got, want, state.original, state.foreign, w.written[i])
 			}
@@ -259,7 +257,7 @@ func (w *world) apply() {
 	foreign := map[int]bool{}
 	for i := range w.knobs {
 		for _, k := range w.knobs[i] {
-			foreign[i] = foreign[i] || k.foreign && !k.adopted
+			foreign[i] = foreign[i] || k.foreign
 		}
 	}
 	var active model.Config
@@ -292,7 +290,7 @@ func (w *world) apply() {
 				w.t.Fatalf("apply without error left queue %d at %v, want %v", i, now, settings)
 			} else if asked {
 				for _, k := range w.knobs[i] {
-					k.foreign, k.adopted = false, false
+					k.foreign = false
 				}
 			}
 		}
@@ -336,19 +334,6 @@ func (w *world) account() {
 	w.check("with nothing on record")
 	if w.host == nil {
 		w.begin()
-	}
-}
-
-func (w *world) adopt() {
-	if w.host == nil {
-		return
-	}
-	i := rapid.IntRange(0, len(w.knobs)-1).Draw(w.t, "queue")
-	var err error
-	if w.attempt(func() { err = w.host.Host.Adopt(context.Background(), w.device.Queue(i)) }) && err == nil {
-		for _, k := range w.knobs[i] {
-			k.adopted = k.foreign
-		}
 	}
 }
 
@@ -446,7 +431,7 @@ func whatever(t *rapid.T, era memkernel.Era) {
 	w.begin()
 	for range rapid.IntRange(1, 25).Draw(t, "length") {
 		switch rapid.SampledFrom([]string{
-			"open", "open", "apply", "apply", "apply", "apply", "foreign", "adopt", "sysfs", "down", "up", "stop", "kill", "restore",
+			"open", "open", "apply", "apply", "apply", "apply", "foreign", "sysfs", "down", "up", "stop", "kill", "restore",
 		}).Draw(t, "what") {
 		case "open":
 			w.open()
@@ -454,8 +439,6 @@ func whatever(t *rapid.T, era memkernel.Era) {
 			w.apply()
 		case "foreign":
 			w.foreignWrite()
-		case "adopt":
-			w.adopt()
 		case "sysfs":
 			w.foreignSysfs()
 		case "down":

@@ -30,9 +30,6 @@ type tracked struct {
 	expected model.Settings
 	// unconfirmed was sent, but not read back since.
 	unconfirmed *model.Settings
-	// adopted are the knobs whose expected value another writer set. It is not
-	// ours to put the original in its place before we have changed it.
-	adopted map[Knob]bool
 	// yielded says why the unit belongs to another writer now; nil while it
 	// is ours.
 	yielded error
