@@ -23,7 +23,7 @@ var ErrNoContext = errors.New("no epoll context of the selected applications hol
 type SteeringOptions struct {
 	Host *Host
 	// Selectors pick the applications; one that fits any of them is picked.
-	Selectors []busypoll.Selector
+	Selectors []model.Selector
 	// Report takes what is worth a line: applications that cannot be set, or
 	// that were left to another writer. Each is said once.
 	Report func(string)
@@ -42,7 +42,7 @@ type Steering struct {
 	host      *Host
 	apps      *Applications
 	system    busypoll.System
-	selectors []busypoll.Selector
+	selectors []model.Selector
 	report    func(string)
 	said      map[string]bool
 
@@ -120,7 +120,7 @@ func epollContext(d *busypoll.Descriptor) model.EpollContext {
 }
 
 func (s *Steering) selects(pid int, comm string) bool {
-	return pid != os.Getpid() && slices.ContainsFunc(s.selectors, func(sel busypoll.Selector) bool {
+	return pid != os.Getpid() && slices.ContainsFunc(s.selectors, func(sel model.Selector) bool {
 		return sel.Matches(pid, comm, func() []string { return s.system.Cgroups(pid) })
 	})
 }

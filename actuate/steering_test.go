@@ -48,7 +48,7 @@ func newSteered(t *testing.T, queues int) *steered {
 		}
 	})
 	s.steering = actuate.NewSteering(actuate.SteeringOptions{
-		Host: host, Selectors: []busypoll.Selector{{Comm: "app"}}, Report: func(line string) { s.reports = append(s.reports, line) },
+		Host: host, Selectors: []model.Selector{{Kind: model.SelectComm, Value: "app"}}, Report: func(line string) { s.reports = append(s.reports, line) },
 	})
 	s.Fault = func(op memkernel.Op) error {
 		if op == memkernel.OpSetDone {
@@ -297,7 +297,7 @@ func TestCrashOfARunThatSteersIsUndoneByTheNext(t *testing.T) {
 	}
 	app := m.Applications.Start("app")
 	fd := app.Open(napis[0].ID)
-	steering := actuate.NewSteering(actuate.SteeringOptions{Host: &c.Host, Selectors: []busypoll.Selector{{All: true}}})
+	steering := actuate.NewSteering(actuate.SteeringOptions{Host: &c.Host, Selectors: []model.Selector{{Kind: model.SelectAll}}})
 	if _, err := steering.Apply(context.Background(), m.want(suspending)); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestContextSharedWithAChildIsPutBackThere(t *testing.T) {
 			}
 			parent := m.Applications.Start("app")
 			fd := parent.Open(napis[0].ID)
-			steering := actuate.NewSteering(actuate.SteeringOptions{Host: &c.Host, Selectors: []busypoll.Selector{{All: true}}})
+			steering := actuate.NewSteering(actuate.SteeringOptions{Host: &c.Host, Selectors: []model.Selector{{Kind: model.SelectAll}}})
 			if _, err := steering.Apply(context.Background(), m.want(suspending)); err != nil {
 				t.Fatal(err)
 			}
@@ -404,7 +404,7 @@ func TestReadOnlySteeringOnlySelects(t *testing.T) {
 	}
 	app, other := m.Applications.Start("app"), m.Applications.Start("other")
 	fd := app.Open(napis[0].ID)
-	steering := actuate.NewSteering(actuate.SteeringOptions{Host: host, Selectors: []busypoll.Selector{{Comm: "app"}}})
+	steering := actuate.NewSteering(actuate.SteeringOptions{Host: host, Selectors: []model.Selector{{Kind: model.SelectComm, Value: "app"}}})
 	if _, err := steering.Apply(context.Background(), m.want(suspending)); err != nil {
 		t.Fatal(err)
 	}

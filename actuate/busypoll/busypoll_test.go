@@ -29,68 +29,6 @@ func TestParametersCoverAll(t *testing.T) {
 	}
 }
 
-func TestParseSelector(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		want Selector
-		err  string
-	}{
-		{text: "comm=memcached", want: Selector{Comm: "memcached"}},
-		{text: "comm=a=b", want: Selector{Comm: "a=b"}},
-		{text: "pid=12", want: Selector{PID: 12}},
-		{text: "cgroup=/system.slice/memcached.service", want: Selector{Cgroup: "/system.slice/memcached.service"}},
-		{text: "all", want: Selector{All: true}},
-		{text: "pid=0", err: "no process ID"},
-		{text: "pid=-3", err: "no process ID"},
-		{text: "pid=x", err: "no process ID"},
-		{text: "comm=", err: "one of"},
-		{text: "all=1", err: "one of"},
-		{text: "cgroup=system.slice", err: "begins with /"},
-		{text: "memcached", err: "comm=NAME"},
-		{text: "", err: "comm=NAME"},
-	} {
-		got, err := ParseSelector(tt.text)
-		if tt.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%q: %v, want an error with %q", tt.text, err, tt.err)
-			}
-			continue
-		}
-		if err != nil || got != tt.want {
-			t.Errorf("%q: %+v, %v, want %+v", tt.text, got, err, tt.want)
-		}
-		if again, err := ParseSelector(got.String()); err != nil || again != got {
-			t.Errorf("%q does not read back: %+v, %v", got, again, err)
-		}
-	}
-}
-
-func TestSelectorMatches(t *testing.T) {
-	cgroups := func() []string { return []string{"/", "/system.slice/web.service/worker"} }
-	for _, tt := range []struct {
-		selector Selector
-		want     bool
-	}{
-		{Selector{All: true}, true},
-		{Selector{PID: 7}, true},
-		{Selector{PID: 8}, false},
-		{Selector{Comm: "memcached"}, true},
-		{Selector{Comm: "memcache"}, false},
-		{Selector{Cgroup: "/system.slice"}, true},
-		{Selector{Cgroup: "/system.slice/"}, true},
-		{Selector{Cgroup: "/system.slice/web.service/worker"}, true},
-		{Selector{Cgroup: "/system.slice/web"}, false},
-		{Selector{Cgroup: "/"}, true},
-	} {
-		if got := tt.selector.Matches(7, "memcached", cgroups); got != tt.want {
-			t.Errorf("%v: %v, want %v", tt.selector, got, tt.want)
-		}
-	}
-	if !(Selector{Comm: "a-name-longer-than-15"}).Matches(7, "a-name-longer-t", cgroups) {
-		t.Error("a name longer than the kernel keeps does not match")
-	}
-}
-
 // procFixture is a procfs of a target of user 1000 and a caller of user own.
 func procFixture(own string, capabilities, yama string) fstest.MapFS {
 	files := fstest.MapFS{

@@ -13,7 +13,7 @@
 // sockets are reached only where the caller asks for that by [KindSocket].
 //
 // What exists is listed without duplicating anything, by a [Lister] that the
-// caller supplies; what to select of it, a [Selector] tells.
+// caller supplies.
 //
 // The package may import model. It keeps no state and starts no goroutine;
 // nothing has to be closed.

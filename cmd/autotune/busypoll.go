@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 
 	"autotune/actuate"
 	"autotune/actuate/busypoll"
+	"autotune/model"
 )
 
 type busypollCmd struct {
@@ -26,22 +28,35 @@ type selection struct {
 
 // selector returns what the flags pick; with none given, all where that is
 // allowed.
-func (s selection) selector(orAll bool) (busypoll.Selector, error) {
-	sel := busypoll.Selector{PID: s.PID, Comm: s.Comm, Cgroup: s.Cgroup, All: s.All}
-	if orAll && sel == (busypoll.Selector{}) {
-		sel.All = true
+func (s selection) selector(orAll bool) (model.Selector, error) {
+	var picked []model.Selector
+	if s.PID != 0 {
+		picked = append(picked, model.Selector{Kind: model.SelectPID, Value: strconv.Itoa(s.PID)})
 	}
-	if err := sel.Check(); err != nil {
-		return sel, usageError(fmt.Errorf("say which processes by one of --pid, --comm, --cgroup and --all: %w", err))
+	if s.Comm != "" {
+		picked = append(picked, model.Selector{Kind: model.SelectComm, Value: s.Comm})
+	}
+	if s.Cgroup != "" {
+		picked = append(picked, model.Selector{Kind: model.SelectCgroup, Value: s.Cgroup})
+	}
+	if s.All || orAll && len(picked) == 0 {
+		picked = append(picked, model.Selector{Kind: model.SelectAll})
+	}
+	if len(picked) != 1 {
+		return model.Selector{}, usageError(errors.New("say which processes by one of --pid, --comm, --cgroup and --all"))
+	}
+	sel, err := model.ParseSelector(picked[0].String())
+	if err != nil {
+		return sel, usageError(err)
 	}
 	return sel, nil
 }
 
 // parseSelectors reads the values of --apps.
-func parseSelectors(texts []string) ([]busypoll.Selector, error) {
-	var out []busypoll.Selector
+func parseSelectors(texts []string) ([]model.Selector, error) {
+	var out []model.Selector
 	for _, text := range texts {
-		s, err := busypoll.ParseSelector(text)
+		s, err := model.ParseSelector(text)
 		if err != nil {
 			return nil, usageError(fmt.Errorf("--apps: %w", err))
 		}
@@ -52,14 +67,14 @@ func parseSelectors(texts []string) ([]busypoll.Selector, error) {
 
 // selected lists what the selected processes have. A selector by process ID
 // that names none is an error; autotune itself is never among the selected.
-func selected(ctx context.Context, apps *applications, sel busypoll.Selector, sockets bool) ([]busypoll.Descriptor, error) {
+func selected(ctx context.Context, apps *applications, sel model.Selector, sockets bool) ([]busypoll.Descriptor, error) {
 	var pids []int
 	system := actuate.Live{Applications: apps}.Processes()
-	if sel.PID != 0 {
-		if _, err := (busypoll.Live{}).Start(sel.PID); err != nil {
+	if pid := sel.PID(); pid != 0 {
+		if _, err := (busypoll.Live{}).Start(pid); err != nil {
 			return nil, usageError(err)
 		}
-		pids = []int{sel.PID}
+		pids = []int{pid}
 	}
 	rows, err := system.List(ctx, pids, sockets)
 	if err != nil {

@@ -178,7 +178,7 @@ func processorOf(stat string) (int, bool) {
 	return cpu, err == nil
 }
 
-func printBusypoll(w io.Writer, sel busypoll.Selector, lines []busypollLine) error {
+func printBusypoll(w io.Writer, sel model.Selector, lines []busypollLine) error {
 	if len(lines) == 0 {
 		fmt.Fprintf(w, "no process that %v selects has an epoll context\n", sel)
 		return nil

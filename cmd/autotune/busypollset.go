@@ -8,6 +8,7 @@ import (
 
 	"autotune/actuate"
 	"autotune/actuate/busypoll"
+	"autotune/model"
 )
 
 type busypollSetCmd struct {
@@ -39,7 +40,7 @@ type busypollSetLine struct {
 	Error *string `json:"error"`
 }
 
-func (c *busypollSetCmd) check() (busypoll.Selector, error) {
+func (c *busypollSetCmd) check() (model.Selector, error) {
 	sel, err := c.selector(false)
 	switch {
 	case err != nil:

@@ -29,7 +29,7 @@ func (s *session) canSteer(o sessionOptions) error {
 }
 
 // announceApps says which processes a selector fits now.
-func (s *session) announceApps(ctx context.Context, w io.Writer, sel busypoll.Selector) error {
+func (s *session) announceApps(ctx context.Context, w io.Writer, sel model.Selector) error {
 	rows, err := selected(ctx, s.apps, sel, false)
 	if err != nil {
 		return err

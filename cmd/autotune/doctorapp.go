@@ -54,6 +54,9 @@ func (c *doctorCmd) application(ctx context.Context, std streams) error {
 	if err != nil {
 		return usageError(fmt.Errorf("--app: %w", err))
 	}
+	if selector.Kind == model.SelectAll {
+		return usageError(errors.New("--app all: name one application by comm=NAME, pid=N or cgroup=PATH"))
+	}
 	processes, err := process.Find("/proc", selector)
 	if err != nil {
 		return err

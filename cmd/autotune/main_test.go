@@ -83,6 +83,7 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"unknown placement", []string{"run", "lo", "--placement", "move"}, exitUsage, []string{"--placement", "align"}},
 		{"unknown selector", []string{"doctor", "--app", "memcached"}, exitUsage, []string{"comm=", "pid=", "cgroup="}},
 		{"selector of nobody", []string{"doctor", "--app", "comm=nobody-has-this"}, exitUsage, []string{"comm=nobody-has-this"}},
+		{"readiness of everything", []string{"doctor", "--app", "all"}, exitUsage, []string{"--app all", "comm=NAME"}},
 		{"fix without application", []string{"doctor", "--fix"}, exitUsage, []string{"--fix", "--app"}},
 		{"missing config", []string{"run", "lo", "--config", "/nonexistent.toml"}, exitUsage, []string{"/nonexistent.toml"}},
 		{"state that is a file", []string{"restore", "--state", notAState}, exitUsage, []string{notAState}},

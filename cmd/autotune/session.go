@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"autotune/actuate"
-	"autotune/actuate/busypoll"
 	"autotune/model"
 	"autotune/probe"
 	"autotune/tuner"
@@ -28,7 +27,7 @@ type sessionOptions struct {
 	stateDir string
 	bounds   model.Bounds
 	// apps pick the applications that follow the settings; none is usual.
-	apps []busypoll.Selector
+	apps []model.Selector
 
 	policy model.Policy
 	// memory, where not nil, is what the guards learned in earlier sessions

@@ -51,7 +51,7 @@ func Find(procfs string, s model.Selector) ([]Process, error) {
 				return nil, fmt.Errorf("find processes with %v: %w", s, err)
 			}
 		}
-		if s.Matches(p.PID, p.Comm, groups) && !kernelThread(dir) {
+		if s.Matches(p.PID, p.Comm, func() []string { return groups }) && !kernelThread(dir) {
 			out = append(out, p)
 		}
 	}
