@@ -31,6 +31,9 @@ type trackedContext struct {
 	// since.
 	expected    busypoll.Params
 	unconfirmed *busypoll.Params
+	// remembered is what is known from the state alone: a run that was taking
+	// the process over may have put the original back and been killed then.
+	remembered bool
 	// yielded says why it belongs to another writer now.
 	yielded error
 }
@@ -38,7 +41,8 @@ type trackedContext struct {
 func (t *trackedContext) owns(present busypoll.Params) bool {
 	for _, n := range busypoll.Parameters() {
 		v := n.Of(present)
-		if v != n.Of(t.expected) && (t.unconfirmed == nil || v != n.Of(*t.unconfirmed)) {
+		ours := v == n.Of(t.expected) || t.unconfirmed != nil && v == n.Of(*t.unconfirmed) || t.remembered && v == n.Of(t.original)
+		if !ours {
 			return false
 		}
 	}
@@ -84,7 +88,7 @@ func (a *Applications) open(ctx context.Context, system System, stateDir, runDir
 		if record == nil {
 			continue
 		}
-		t := &trackedContext{handles: c.Handles, comm: c.Comm, original: *c.Original, expected: *record.Confirmed}
+		t := &trackedContext{handles: c.Handles, comm: c.Comm, original: *c.Original, expected: *record.Confirmed, remembered: true}
 		if *record.Intended != t.expected {
 			t.unconfirmed = record.Intended
 		}
@@ -234,7 +238,7 @@ func (a *Applications) planOne(w Wish, g *Granted) (contextMove, error) {
 		return contextMove{}, t.yielded
 	}
 	t.reachedBy(d.Handle)
-	t.yielded, t.expected, t.unconfirmed = nil, present, nil
+	t.yielded, t.expected, t.unconfirmed, t.remembered = nil, present, nil, false
 	return contextMove{t: t, wish: w, from: present, to: to}, nil
 }
 

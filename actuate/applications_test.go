@@ -12,6 +12,7 @@ import (
 	"autotune/actuate"
 	"autotune/actuate/busypoll"
 	"autotune/actuate/memkernel"
+	"autotune/actuate/placement"
 	"autotune/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -388,5 +389,108 @@ func TestRebootForgetsApplications(t *testing.T) {
 	c.Reboot()
 	if report := c.restore("s"); !report.Settled || p.Params(fd) != preferred {
 		t.Errorf("%v, and it is %v", report, p.Params(fd))
+	}
+}
+
+// TestTakingOverCutShortAnywhereLosesNoOriginal kills a run at every step of
+// taking an application over from another run, which then goes on, and a third
+// takes over from that one.
+func TestTakingOverCutShortAnywhereLosesNoOriginal(t *testing.T) {
+	own := busypoll.Params{Usecs: 3}
+	for fuse := 1; ; fuse++ {
+		c := newComputer(t)
+		p := c.Applications.Start("app")
+		fd := p.Open(7)
+		p.Write(fd, own)
+		c.set("first", preferred, p)
+		left := fuse
+		crashable := actuate.NewCrashableApplications(func(string) {
+			if left--; left == 0 {
+				panic(crash{})
+			}
+		})
+		if err := crashable.Open(c.System, c.state("second"), c.run()); err != nil {
+			t.Fatal(err)
+		}
+		died := func() (died bool) {
+			defer func() {
+				if r := recover(); r != nil {
+					if r != any(crash{}) {
+						panic(r)
+					}
+					died = true
+				}
+			}()
+			if _, err := crashable.Apps.Apply(context.Background(), c.wishes(busypoll.Params{Usecs: 10}, p)); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		}()
+		crashable.Crash()
+		for i, state := range []string{"first", "third"} {
+			to := busypoll.Params{Usecs: uint32(20 + i)}
+			if granted := c.set(state, to, p); granted[0].Err != nil || p.Params(fd) != to {
+				t.Fatalf("killed at step %d, then %s: %v, and it is %v", fuse, state, granted[0].Err, p.Params(fd))
+			}
+		}
+		for _, state := range []string{"first", "second", "third"} {
+			if report := c.restore(state); !report.Settled {
+				t.Fatalf("killed at step %d: restore %s: %v", fuse, state, report)
+			}
+		}
+		if p.Params(fd) != own {
+			t.Fatalf("killed at step %d, left at %v, want %v", fuse, p.Params(fd), own)
+		}
+		if !died {
+			if fuse < 10 {
+				t.Errorf("only %d steps were tried", fuse)
+			}
+			return
+		}
+	}
+}
+
+// TestApplicationsKeepWhatAnotherRunHasPlaced has a state of which only the
+// placement was written.
+func TestApplicationsKeepWhatAnotherRunHasPlaced(t *testing.T) {
+	system, placements := placeMachine()
+	placements.Put(threadItem(8), "0-3")
+	root := t.TempDir()
+	options := placeOptions(root, "s")
+	options.System = system
+	host, err := actuate.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Place(t.Context(), []placement.Move{{Item: threadItem(8), To: "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	p := system.Applications.Start("app")
+	fd := p.Open(7)
+	c := &computer{System: system, t: t, root: root}
+	if granted, err := host.Applications().Apply(t.Context(), c.wishes(preferred, p)); err != nil || granted[0].Err != nil {
+		t.Fatal(granted, err)
+	}
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report := c.restore("s"); !report.Settled || report.Empty() || placements.All()[threadItem(8)] != "0-3" || p.Params(fd) != (busypoll.Params{}) {
+		t.Errorf("the thread is on %v, the context at %v: %v", placements.All(), p.Params(fd), report)
+	}
+
+	if host, err = actuate.Open(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Place(t.Context(), []placement.Move{{Item: threadItem(8), To: "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.open("s").Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report := c.restore("s"); len(report.Placements) != 1 || placements.All()[threadItem(8)] != "0-3" {
+		t.Errorf("after applications were opened there: the thread is on %v: %v", placements.All(), report)
 	}
 }

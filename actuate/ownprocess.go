@@ -46,7 +46,7 @@ func (a *Applications) own(ctx context.Context, granted []Granted, moves []conte
 		fresh = append(fresh, i)
 	}
 	for _, i := range fresh {
-		if !anew || a.recordOf(moves[i].t.handles[0].Key()) != nil {
+		if !anew || a.last.context(moves[i].t.handles[0].Key()) != nil {
 			continue
 		}
 		if err := a.startAnew(&moves[i], &granted[moves[i].at]); err != nil {
@@ -93,11 +93,15 @@ func (a *Applications) refuse(t *trackedContext) {
 	delete(a.tracked, key)
 }
 
-// recorded reports whether the baseline names the context by all its handles.
+// recorded reports whether the baseline names the context by all its handles,
+// and their processes are locked. A state that was being settled by another run
+// may name a process that is no longer its own.
 func (a *Applications) recorded(t *trackedContext) bool {
 	c := a.recordOf(t.handles[0].Key())
 	return c != nil && *c.Original == t.original &&
-		!slices.ContainsFunc(t.handles, func(h busypoll.Handle) bool { return !slices.Contains(c.Handles, h) })
+		!slices.ContainsFunc(t.handles, func(h busypoll.Handle) bool {
+			return !slices.Contains(c.Handles, h) || a.held.held[a.held.processPath(h)] == nil
+		})
 }
 
 // unsettledError is a process that a crashed run has set and that could not be
