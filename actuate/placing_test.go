@@ -187,6 +187,49 @@ func TestNothingIsPlacedThatCouldNotBeRestored(t *testing.T) {
 	}
 }
 
+// TestADeviceWhoseThreadCannotGoBackIsNotTuned has a crashed run, whose state
+// another run finds by the device's lock.
+func TestADeviceWhoseThreadCannotGoBackIsNotTuned(t *testing.T) {
+	system := memkernel.New()
+	device := system.AddNamespace("n").AddDevice("dev0", 1, memkernel.Driver{})
+	placements := system.Placements()
+	thread := placement.Item{Kind: placement.KindNAPIThread, Queue: device.Queue(0), TID: 8, Started: 8}
+	placements.Put(thread, "0-3")
+	root := t.TempDir()
+	crashed := actuate.NewCrashable(nil)
+	if err := crashed.Open(t.Context(), system, placeOptions(root, "first")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := crashed.Host.Place(t.Context(), []placement.Move{{Item: thread, To: "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	crashed.Crash()
+	options := placeOptions(root, "second")
+	options.System = system
+	system.Fault = func(op memkernel.Op) error {
+		if op == memkernel.OpPlace {
+			return model.ErrReadOnly
+		}
+		return nil
+	}
+	for range 2 {
+		if host, err := actuate.Open(t.Context(), options); err == nil {
+			t.Fatalf("opened: %v, while the thread is on CPU %s", host.Close(), placements.All()[thread])
+		}
+	}
+	system.Fault = nil
+	host, err := actuate.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := placements.All()[thread]; got != "0-3" {
+		t.Errorf("the thread is on CPU %s, want 0-3", got)
+	}
+}
+
 // TestWhateverHappensThreadsGoBack kills a process that places at any step, in
 // any state of restoring what the one before it left.
 func TestWhateverHappensThreadsGoBack(t *testing.T) {

@@ -188,5 +188,10 @@ func (r Report) settledFor(netns uint64, ifindex int) bool {
 			return false
 		}
 	}
+	for _, p := range r.Placements {
+		if q := p.Item.Queue; q.Netns == netns && q.Ifindex == ifindex && !p.Outcome.settled() {
+			return false
+		}
+	}
 	return true
 }
