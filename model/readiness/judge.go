@@ -74,13 +74,15 @@ func (j judge) epoll() ([]model.EpollContext, Answer) {
 		return nil, a
 	}
 	var watching []model.EpollContext
-	opaque, elsewhere := 0, 0
+	opaque, unsure, elsewhere := 0, 0, 0
 	for _, c := range j.facts.App.Contexts {
 		switch {
 		case c.Opaque:
 			opaque++
 		case slices.ContainsFunc(c.NAPIIDs, func(id uint32) bool { return j.byID[id] != nil }):
 			watching = append(watching, c)
+		case c.MoreNAPIs:
+			unsure++
 		default:
 			elsewhere++
 		}
@@ -91,6 +93,9 @@ func (j judge) epoll() ([]model.EpollContext, Answer) {
 	case opaque > 0:
 		a.Verdict, a.Detail = Unknown, fmt.Sprintf("%s, and this kernel does not tell whose sockets they watch", countOf(opaque, "context"))
 		a.Remedy = "use a kernel with BPF iterators over files (Linux 5.8, CONFIG_BPF_SYSCALL and BTF)"
+	case unsure > 0:
+		a.Verdict, a.Detail = Unknown, fmt.Sprintf("%s, of which not all sockets could be listed, and none that was is of these interfaces", countOf(unsure, "context"))
+		a.Remedy = "watch one socket by fewer epoll contexts: only so many of one socket can be listed"
 	case elsewhere > 0:
 		a.Verdict, a.Detail = No, fmt.Sprintf("%s, but no socket there has received on these interfaces", countOf(elsewhere, "context"))
 		a.Consequence = "suspension gains nothing here now: it begins when epoll_wait returns events of a NAPI's socket"
@@ -111,7 +116,11 @@ func prefer(c model.EpollContext) Answer {
 	}
 	a.Verdict, a.Detail = No, "prefer_busy_poll off"
 	a.Consequence = "irq-suspend-timeout has no effect: the interrupts are not masked while the application works"
-	a.Remedy = "let autotune turn it on (run --apps, busypoll set), or have the application set it (EPIOCSPARAMS, Linux 6.9)"
+	if c.Mixed() {
+		a.Remedy = "give it the sockets of one instance only, as below: until then its queues are tuned by deferral"
+		return a
+	}
+	a.Remedy = "let autotune turn it on (--fix, run --apps, busypoll set), or have the application set it (EPIOCSPARAMS, Linux 6.9)"
 	a.Fix = FixPrefer
 	return a
 }
@@ -120,7 +129,14 @@ func (j judge) unmixed(c model.EpollContext) Answer {
 	a := Answer{Question: QuestionUnmixed, Subject: contextName(c)}
 	// ID 0 is a socket that has received nothing yet.
 	ids := slices.DeleteFunc(slices.Clone(c.NAPIIDs), func(id uint32) bool { return id == 0 })
-	if len(ids) <= 1 {
+	switch {
+	case len(ids) <= 1 && c.MoreNAPIs:
+		a.Verdict = Unknown
+		a.Detail = "the sockets that could be listed are of " + j.napiName(ids[0]) + ", but one of its process is watched by more contexts than can be listed"
+		a.Consequence = "it may watch sockets of other instances, which would stay suspended while it polls this one. Tuned by deferral only"
+		a.Remedy = "watch one socket by fewer epoll contexts: only so many of one socket can be listed"
+		return a
+	case len(ids) <= 1:
 		a.Verdict, a.Detail = Yes, "all sockets are of "+j.napiName(ids[0])
 		return a
 	}

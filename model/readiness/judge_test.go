@@ -76,6 +76,20 @@ func TestEachQuestionIsAnsweredByItsOwnFacts(t *testing.T) {
 			blocked: true,
 		},
 		{
+			name:    "a context of which not all sockets could be listed",
+			but:     func(f *readiness.Facts) { f.App.Contexts[0].MoreNAPIs = true },
+			want:    verdicts{"unmixed epoll context 5": unknown},
+			blocked: true,
+		},
+		{
+			name: "contexts of which no socket here could be listed, but not all were",
+			but: func(f *readiness.Facts) {
+				f.App.Contexts = []model.EpollContext{{FD: 5, Prefer: true, NAPIIDs: []uint32{7}, MoreNAPIs: true}}
+			},
+			want:    verdicts{"epoll ": unknown},
+			blocked: true,
+		},
+		{
 			name: "sockets of another interface only",
 			but: func(f *readiness.Facts) {
 				f.App.Contexts = []model.EpollContext{{FD: 3, Prefer: true, NAPIIDs: []uint32{9}}}
@@ -273,5 +287,25 @@ func TestTheDeepestIdleStateThatMayBeEntered(t *testing.T) {
 				t.Errorf("CPUs (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAMixedContextIsNotToPrefer(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		context model.EpollContext
+		want    readiness.Fix
+	}{
+		{"of one instance", model.EpollContext{FD: 5, NAPIIDs: []uint32{100}}, readiness.FixPrefer},
+		{"of two instances", model.EpollContext{FD: 5, NAPIIDs: []uint32{100, 101}}, ""},
+		{"perhaps of two instances", model.EpollContext{FD: 5, NAPIIDs: []uint32{100}, MoreNAPIs: true}, ""},
+	} {
+		f := ready()
+		f.App.Contexts = []model.EpollContext{tt.context}
+		for _, a := range readiness.Judge(f) {
+			if a.Question == readiness.QuestionPrefer && (a.Verdict != readiness.No || a.Fix != tt.want) {
+				t.Errorf("%s: %+v, want fix %q", tt.name, a, tt.want)
+			}
+		}
 	}
 }
