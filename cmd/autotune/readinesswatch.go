@@ -178,13 +178,17 @@ func (w *readinessWatch) workers(onlySelected bool) []placement.Worker {
 }
 
 // waitsFor returns the instances of the sockets in the contexts that a thread
-// waits for.
+// waits for; none where there may be others, that are not known.
 func (a *watchedApp) waitsFor(t *readiness.Thread) []uint32 {
 	var ids []uint32
 	for _, c := range a.contexts {
-		if slices.Contains(t.Waits, c.FD) {
-			ids = append(ids, c.NAPIIDs...)
+		if !slices.Contains(t.Waits, c.FD) {
+			continue
 		}
+		if c.MoreNAPIs {
+			return nil
+		}
+		ids = append(ids, c.NAPIIDs...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

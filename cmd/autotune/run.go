@@ -241,6 +241,7 @@ func (c *runCmd) attend(a *attendance, s *session, decide model.Policy, napis []
 	}
 	if c.Placement != placeOff {
 		a.placer = newPlacer(s.host, a.watch, c.Placement)
+		a.placer.onlySelected = len(c.Apps) > 0
 	}
 }
 
