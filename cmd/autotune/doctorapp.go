@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"autotune/actuate"
+	"autotune/actuate/busypoll"
 	"autotune/model"
 	"autotune/model/readiness"
 	"autotune/probe"
@@ -271,7 +273,7 @@ func printReadiness(w io.Writer, asJSON bool, app readiness.App, answers []readi
 func fixText(f readiness.Fix) string {
 	switch f {
 	case readiness.FixPrefer:
-		return "autotune busypoll set, or run --apply --apps, turns it on"
+		return "turns it on"
 	case readiness.FixDeferral:
 		return "sets " + readiness.Deferral().String()
 	default:
@@ -291,24 +293,25 @@ type fixLine struct {
 }
 
 // fix does what autotune can do by itself. It is kept, as by run --keep, and
-// restore undoes it.
+// restore undoes it. What was done is printed also where something else failed.
 func (c *doctorCmd) fix(ctx context.Context, std streams, ref actuate.NamespaceRef, watch *readinessWatch, napis []model.NAPI, answers []readiness.Answer) (err error) {
 	wanted := map[readiness.Fix]bool{}
 	for _, a := range answers {
 		wanted[a.Fix] = true
 	}
-	if wanted[readiness.FixPrefer] {
-		fmt.Fprintf(std.err, "preferred busy polling is not turned on here: use autotune busypoll set %s --prefer on\n", c.App)
-	}
-	if !wanted[readiness.FixDeferral] && !wanted[readiness.FixPlacement] {
-		fmt.Fprintln(std.err, "nothing else here is autotune's to fix")
+	if !wanted[readiness.FixPrefer] && !wanted[readiness.FixDeferral] && !wanted[readiness.FixPlacement] {
+		fmt.Fprintln(std.err, "nothing here is autotune's to fix")
 		return nil
 	}
 	state, err := stateOr(c.State)
 	if err != nil {
 		return usageError(err)
 	}
-	host, err := actuate.Open(ctx, actuate.Options{Namespace: ref, Ifaces: fixedIfaces(napis), StateDir: state})
+	apps := &applications{}
+	defer func() { err = errors.Join(err, apps.Close()) }()
+	host, err := actuate.Open(ctx, actuate.Options{
+		System: actuate.Live{Applications: apps}, Namespace: ref, Ifaces: fixedIfaces(napis), StateDir: state,
+	})
 	if err != nil {
 		return openError(err)
 	}
@@ -317,41 +320,43 @@ func (c *doctorCmd) fix(ctx context.Context, std streams, ref actuate.NamespaceR
 		return cannotError(err)
 	}
 	var lines []fixLine
+	var errs []error
+	take := func(done []fixLine, err error) {
+		lines, errs = append(lines, done...), append(errs, err)
+	}
+	if wanted[readiness.FixPrefer] {
+		take(fixPrefer(ctx, std, host, apps, watch, napis))
+	}
 	if wanted[readiness.FixDeferral] {
-		done, err := fixDeferral(ctx, host, napis, answers)
-		lines = append(lines, done...)
-		if err != nil {
-			return err
-		}
+		take(fixDeferral(ctx, host, napis, answers))
 	}
 	if wanted[readiness.FixPlacement] {
-		p := newPlacer(host, watch, placeAlign)
-		moves, err := p.moves(ctx)
-		if err != nil {
-			return err
-		}
-		done, err := host.Place(ctx, moves)
-		for _, d := range done {
-			lines = append(lines, fixLine{Kind: "fix", Fix: readiness.FixPlacement, Subject: d.Item.String(), From: d.From, To: d.To, Error: textOfError(d.Err)})
-		}
-		if err != nil {
-			return err
-		}
+		take(fixPlacement(ctx, host, watch))
 	}
+	if err := c.printFixes(std.out, lines); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(std.err, "kept; autotune restore --state %s puts the originals back\n", state)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *doctorCmd) printFixes(w io.Writer, lines []fixLine) error {
 	for _, l := range lines {
-		if c.JSON {
-			if err := printJSON(std.out, l); err != nil {
-				return err
-			}
-			continue
+		var err error
+		switch {
+		case c.JSON:
+			err = printJSON(w, l)
+		case l.Error != nil:
+			_, err = fmt.Fprintf(w, "not fixed: %s: %s\n", l.Subject, *l.Error)
+		default:
+			_, err = fmt.Fprintf(w, "fixed: %s: %s -> %s\n", l.Subject, l.From, l.To)
 		}
-		if l.Error != nil {
-			fmt.Fprintf(std.out, "not fixed: %s: %s\n", l.Subject, *l.Error)
-			continue
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(std.out, "fixed: %s: %s -> %s\n", l.Subject, l.From, l.To)
 	}
-	fmt.Fprintf(std.err, "kept; autotune restore --state %s puts the originals back\n", state)
 	return nil
 }
 
@@ -363,6 +368,58 @@ func fixedIfaces(napis []model.NAPI) []string {
 		}
 	}
 	return out
+}
+
+// fixPrefer has the contexts of the watched processes that are of one instance
+// of the interfaces alone prefer busy polling.
+func fixPrefer(ctx context.Context, std streams, host *actuate.Host, apps *applications, watch *readinessWatch, napis []model.NAPI) ([]fixLine, error) {
+	if err := apps.whole(); err != nil {
+		return nil, err
+	}
+	rows, err := apps.List(ctx, slices.Sorted(maps.Keys(watch.apps)), false)
+	if err != nil {
+		return nil, applicationsError(err)
+	}
+	ours := func(id uint32) bool {
+		return slices.ContainsFunc(napis, func(n model.NAPI) bool { return n.ID == id })
+	}
+	var wishes []actuate.Wish
+	for _, d := range rows {
+		if watch.apps[d.PID] == nil || d.Mixed() || len(d.NAPIIDs) != 1 || !ours(d.NAPIIDs[0]) || d.Params == nil || d.Params.Prefer {
+			continue
+		}
+		wishes = append(wishes, actuate.Wish{Descriptor: d, To: withPrefer})
+	}
+	owned := host.Applications()
+	granted, err := owned.Apply(ctx, wishes)
+	for _, report := range owned.Recovered() {
+		fmt.Fprintf(std.err, "restored what another run had left:\n%s", report)
+	}
+	var lines []fixLine
+	for _, g := range granted {
+		line := fixLine{
+			Kind: "fix", Fix: readiness.FixPrefer, Error: textOfError(g.Err),
+			Subject: fmt.Sprintf("%s (pid %d) epoll context %d", g.Descriptor.Comm, g.Descriptor.PID, g.Descriptor.FD),
+		}
+		if g.From != nil {
+			line.From, line.To = g.From.String(), withPrefer(*g.From).String()
+		}
+		lines = append(lines, line)
+	}
+	if err != nil {
+		return lines, applicationsError(err)
+	}
+	return lines, nil
+}
+
+// withPrefer turns preferred busy polling on. The budget is that of the
+// published measurements where the application has chosen none.
+func withPrefer(p busypoll.Params) busypoll.Params {
+	p.Prefer = true
+	if p.Budget == 0 {
+		p.Budget = model.DefaultBounds().MaxBudget
+	}
+	return p
 }
 
 // fixDeferral sets the instances that an answer is about. A value that is there
@@ -398,6 +455,20 @@ func fixDeferral(ctx context.Context, host *actuate.Host, napis []model.NAPI, an
 		}
 	}
 	return lines, nil
+}
+
+// fixPlacement moves what polls and what reads together.
+func fixPlacement(ctx context.Context, host *actuate.Host, watch *readinessWatch) ([]fixLine, error) {
+	moves, err := newPlacer(host, watch, placeAlign).moves(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := host.Place(ctx, moves)
+	var lines []fixLine
+	for _, d := range done {
+		lines = append(lines, fixLine{Kind: "fix", Fix: readiness.FixPlacement, Subject: d.Item.String(), From: d.From, To: d.To, Error: textOfError(d.Err)})
+	}
+	return lines, err
 }
 
 func textOfError(err error) *string {

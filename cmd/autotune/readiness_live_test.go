@@ -57,7 +57,7 @@ func TestDoctorTellsWhatAnApplicationLacksAndFixesItsPart(t *testing.T) {
 	}
 
 	state := t.TempDir()
-	// Preferred busy polling is still off, so it is not ready yet.
+	// The exit code is that of what was found.
 	if code, out, stderr := call(t, "doctor", "--app", app, "--fix", "--state", state); code != exitMissed || !strings.Contains(stderr, "restore --state "+state) {
 		t.Fatalf("exit code %d: %s%s", code, out, stderr)
 	}
@@ -70,8 +70,19 @@ func TestDoctorTellsWhatAnApplicationLacksAndFixesItsPart(t *testing.T) {
 	if fixed.Mode() != model.ModeDeferral {
 		t.Errorf("the mode is %v, want %v", fixed.Mode(), model.ModeDeferral)
 	}
+	prefers := func() readiness.Verdict {
+		t.Helper()
+		_, out, _ := call(t, "doctor", "--app", app, "--json")
+		return answersOf(t, out)[readiness.QuestionPrefer].Verdict
+	}
+	if got := prefers(); got != readiness.Yes {
+		t.Errorf("after the fix preferred busy polling is answered %s, want yes", got)
+	}
 	if code, out, stderr := call(t, "restore", "--state", state); code != exitDone {
 		t.Fatalf("restore: exit code %d: %s%s", code, out, stderr)
+	}
+	if got := prefers(); got != readiness.No {
+		t.Errorf("after the restore preferred busy polling is answered %s, want no", got)
 	}
 	if diff := cmp.Diff(originals, k.settings()); diff != "" {
 		t.Errorf("settings after the restore (-original +now):\n%s", diff)
