@@ -350,7 +350,7 @@ func TestWrongUseOfTracesSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"not a trace", []string{"replay", text, "--policy", "aimd"}, []string{text, "not an autotune trace"}},
 		{"an empty file", []string{"replay", empty, "--verify"}, []string{empty, "empty"}},
 		{"a directory", []string{"replay", dir, "--policy", "aimd"}, []string{dir, "directory"}},
-		{"another schema version", []string{"replay", newer, "--policy", "aimd"}, []string{newer, "version 2", "newer autotune"}},
+		{"another schema version", []string{"replay", newer, "--policy", "aimd"}, []string{newer, "version 3", "newer autotune"}},
 		{"one bad file of two", []string{"replay", ran, text}, []string{text}},
 		{"verify without a run", []string{"replay", recording, "--verify"}, []string{recording, "no run", "--policy"}},
 		{"a recording without a policy", []string{"replay", recording}, []string{recording, "--policy"}},
@@ -419,7 +419,7 @@ func writeNewerTrace(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	defer encoder.Close()
-	newer := strings.ReplaceAll(string(lines), `"schema_version":1`, `"schema_version":2`)
+	newer := strings.ReplaceAll(string(lines), `"schema_version":2`, `"schema_version":3`)
 	writeText(t, to, string(encoder.EncodeAll([]byte(newer), nil)))
 }
 

@@ -23,17 +23,27 @@
 // skip (and count) unknown kinds; everything else needs another schema version,
 // which a reader refuses with [ErrSchema].
 //
-// A histogram is a list of runs, [[first_bucket, count, count, ...], ...],
-// empty when nothing was counted: the first number is the index of the bucket
-// that the first count belongs to. The header's "histogram" object has the
-// bucket rule. The work and waits histograms have the same form, with packets
-// per poll and events per wait for index. Names that are not UTF-8 have the
-// offending bytes replaced by U+FFFD.
+// What a sample has for every queue and every CPU is in columns: an object of
+// arrays of the same length, one value for each queue. Apart from that a list is
+// an array of objects.
+//
+// A histogram is a string, empty when nothing was counted, of numbers that have
+// one character each unless they are large: the first is the index of the first
+// bucket that is not empty, the others are what each bucket counts more than
+// the bucket before it, up to the last that is not empty. A difference d is
+// written as 2d, or as -2d-1 where it is negative. The digits 0-9, A-Z, a-z
+// stand for 0 to 61; one of !#$%&'()*+,-./:;<=>?@[]^_`{|} before a digit adds 62
+// for the first of these characters, 124 for the second and so on; and a decimal
+// number stands between two ~. The header's "histogram" object has the bucket
+// rule. The work and waits histograms have the same form, with packets per poll
+// and events per wait for index. Names that are not UTF-8 have the offending
+// bytes replaced by U+FFFD.
 //
 // Ordinary tools read it:
 //
 //	zstd -dc run.trace.zst | jq -r 'select(.kind == "sample") | .at_ns as $at
-//	    | .queues[] | [$at, .queue, .softirq.packets + .thread.packets + .busy.packets] | @tsv'
+//	    | .queues | [.queue, .softirq_packets, .thread_packets, .busy_packets]
+//	    | transpose[] | [$at, .[0], (.[1:] | add)] | @tsv'
 //
 // A trace holds process names and the host's name, but no payload, no network
 // address and no command line.

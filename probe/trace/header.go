@@ -8,9 +8,12 @@ import (
 	"autotune/model"
 )
 
-// SchemaVersion is the version of the format that this package writes, and the
-// only one that it reads.
-const SchemaVersion = 1
+// SchemaVersion is the version of the format that this package writes. It reads
+// it and the one before, in which every queue and CPU is an object, and counts
+// are runs of decimal numbers.
+const SchemaVersion = 2
+
+const oldestSchemaVersion = 1
 
 // Header is the first line of a trace: what has to be known to read and judge
 // the rest. Nil pointers stand for what is not known.
@@ -268,11 +271,11 @@ func parseHeader(line []byte) (Header, error) {
 
 func checkSchema(version int) error {
 	switch {
-	case version == SchemaVersion:
-		return nil
 	case version > SchemaVersion:
-		return fmt.Errorf("%w: version %d, and this build reads %d: use a newer autotune", ErrSchema, version, SchemaVersion)
+		return fmt.Errorf("%w: version %d, and this build reads %d to %d: use a newer autotune", ErrSchema, version, oldestSchemaVersion, SchemaVersion)
+	case version < oldestSchemaVersion:
+		return fmt.Errorf("%w: version %d, and this build reads %d to %d: use the autotune that recorded it", ErrSchema, version, oldestSchemaVersion, SchemaVersion)
 	default:
-		return fmt.Errorf("%w: version %d, and this build reads %d: use the autotune that recorded it", ErrSchema, version, SchemaVersion)
+		return nil
 	}
 }

@@ -56,8 +56,9 @@ type Writer struct {
 	file file
 	disk disk
 	// size is the length of the complete frames in file.
-	size int64
-	zstd *zstd.Encoder
+	size    int64
+	zstd    *zstd.Encoder
+	encoder *encoder
 	// lines is the text that is not written yet, frame the buffer for its
 	// compressed form.
 	lines, frame []byte
@@ -117,7 +118,7 @@ func newWriter(dst io.Writer, file file, header Header, options Options) (*Write
 	if err != nil {
 		return nil, fmt.Errorf("make zstd encoder: %w", err)
 	}
-	w := &Writer{options: options, dst: dst, file: file, zstd: encoder}
+	w := &Writer{options: options, dst: dst, file: file, zstd: encoder, encoder: newEncoder()}
 	line, err := marshalHeader(header)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,11 @@ func (w *Writer) Write(s model.Sample) error {
 		return ErrClosed
 	}
 	first := w.pending.Samples == 0
-	if err := w.add(func(b []byte) []byte { return appendSample(b, &s) }, Gap{Samples: 1}); err != nil {
+	if !fits(&s) {
+		w.lose(Gap{Samples: 1})
+		return fmt.Errorf("write trace sample of more than %d queues or CPUs: %w", maxRows, ErrTooLarge)
+	}
+	if err := w.add(func(b []byte) []byte { return w.encoder.append(b, &s) }, Gap{Samples: 1}); err != nil {
 		return err
 	}
 	if first {
