@@ -44,7 +44,49 @@ type Header struct {
 	Conditions Conditions `json:"conditions"`
 	// Run is what was run; nil for a mere recording.
 	Run *Run `json:"run"`
+	// Part is which part of a recording this is; nil where it is all of it.
+	Part *Part `json:"part"`
+	// Edits are what was made of the recording since, the first one first; nil
+	// for a trace as it was recorded.
+	Edits []Edit `json:"edits"`
 }
+
+// Part places one file of a recording that was written in several, each of
+// which is a trace by itself.
+type Part struct {
+	// Recording is the same random text in all parts of a recording, and in
+	// those of no other.
+	Recording string `json:"recording"`
+	// Number counts the parts from 0.
+	Number int `json:"number"`
+	// Samples and Others count the records in the parts before.
+	Samples uint64 `json:"samples_before"`
+	Others  uint64 `json:"others_before"`
+}
+
+// follows reports whether the part comes right after another.
+func (p *Part) follows(before *Part) bool {
+	return p != nil && before != nil && p.Recording == before.Recording && p.Number == before.Number+1
+}
+
+// Edit is one thing that was done to a trace after it was recorded.
+type Edit struct {
+	Op     EditOp `json:"op"`
+	Detail string `json:"detail"`
+}
+
+// EditOp is a kind of [Edit].
+type EditOp string
+
+// The kinds of edits. A trace that was cut does not begin as its run did, and
+// one that was imported had no run.
+const (
+	EditCut       EditOp = "cut"
+	EditMerge     EditOp = "merge"
+	EditAnonymize EditOp = "anonymize"
+	EditImport    EditOp = "import"
+	EditSalvage   EditOp = "salvage"
+)
 
 // Probe is one probe of the source.
 type Probe struct {

@@ -69,6 +69,12 @@ type Reader struct {
 	// skipped.
 	resumed bool
 	err     error
+	// path is the file being read where there are several, more those after
+	// it.
+	path string
+	more []string
+	// part is the number of the file being read.
+	part *Part
 }
 
 // Open opens the trace file path and reads its header. The reader must be
@@ -220,7 +226,9 @@ func (r *Reader) Records() iter.Seq2[Record, error] {
 func (r *Reader) Record() (Record, error) {
 	for r.err == nil {
 		if len(r.rest) == 0 {
-			r.err = r.load()
+			if r.err = r.load(); r.err != nil {
+				r.err = r.nextPart(r.err)
+			}
 			continue
 		}
 		line, rest, _ := bytes.Cut(r.rest, []byte("\n"))
@@ -244,7 +252,7 @@ func (r *Reader) Record() (Record, error) {
 // damage makes err that of the current frame, and notes and forgives it when
 // salvaging: the rest of the frame is skipped.
 func (r *Reader) damage(err error) error {
-	frameErr := &FrameError{Frame: r.frame, Offset: r.offset, Err: err}
+	frameErr := &FrameError{File: r.path, Frame: r.frame, Offset: r.offset, Err: err}
 	if !r.options.Salvage || errors.Is(err, ErrSchema) {
 		return frameErr
 	}
@@ -308,23 +316,23 @@ func (r *Reader) loadFrame() error {
 		return io.EOF
 	case errors.Is(err, errCut):
 		if r.frames.frameAfter() {
-			return &FrameError{Frame: number, Offset: offset, Err: fmt.Errorf("%w: its length cannot be right", ErrCorrupt)}
+			return &FrameError{File: r.path, Frame: number, Offset: offset, Err: fmt.Errorf("%w: its length cannot be right", ErrCorrupt)}
 		}
-		return &TruncatedError{Frame: number, Offset: offset, Bytes: int64(r.frames.end - r.frames.start)}
+		return &TruncatedError{File: r.path, Frame: number, Offset: offset, Bytes: int64(r.frames.end - r.frames.start)}
 	case errors.Is(err, ErrCorrupt) && r.frames.atZero():
 		n, all := r.frames.zeros()
 		if all {
-			return &TruncatedError{Frame: number, Offset: offset, Bytes: n}
+			return &TruncatedError{File: r.path, Frame: number, Offset: offset, Bytes: n}
 		}
-		return &FrameError{Frame: number, Offset: offset, Err: err}
+		return &FrameError{File: r.path, Frame: number, Offset: offset, Err: err}
 	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrTooLarge):
-		return &FrameError{Frame: number, Offset: offset, Err: err}
+		return &FrameError{File: r.path, Frame: number, Offset: offset, Err: err}
 	case err != nil:
 		return fmt.Errorf("read trace: %w", err)
 	}
 	r.content, err = r.zstd.DecodeAll(frame, r.content[:0])
 	if err != nil {
-		return &FrameError{Frame: number, Offset: offset, Err: decompressError(err)}
+		return &FrameError{File: r.path, Frame: number, Offset: offset, Err: decompressError(err)}
 	}
 	r.frames.advance(len(frame))
 	r.frame, r.offset = number, offset
@@ -455,7 +463,7 @@ func (r *Reader) frameStart(line []byte) error {
 		if !r.options.Salvage {
 			return err
 		}
-		if err := r.forgive(&FrameError{Frame: r.frame, Offset: r.offset, Err: err}); err != nil {
+		if err := r.forgive(&FrameError{File: r.path, Frame: r.frame, Offset: r.offset, Err: err}); err != nil {
 			return err
 		}
 		r.missing(Gap{Samples: in.Samples, Others: in.Others})

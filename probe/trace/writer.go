@@ -214,6 +214,40 @@ func (w *Writer) WriteConditions(at time.Duration, c Conditions) error {
 	return w.addLine(func(b []byte) []byte { return append(b, line...) })
 }
 
+// WriteGap notes records that the recording lacks from here on: what a trace
+// that this one is made from could not write, or what lies between two of them.
+func (w *Writer) WriteGap(g Gap) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	// A gap is told at the beginning of a frame.
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.lost.add(g)
+	return nil
+}
+
+// WriteRecord adds a record as a reader yields it.
+func (w *Writer) WriteRecord(r Record) error {
+	switch r.Kind {
+	case KindSample:
+		return w.Write(r.Sample)
+	case KindApply:
+		return w.WriteOutcome(*r.Outcome)
+	case KindJournal:
+		return w.WriteEntry(r.Entry)
+	case KindConditions:
+		return w.WriteConditions(r.At, *r.Conditions)
+	case KindGap:
+		return w.WriteGap(r.Gap)
+	default:
+		return fmt.Errorf("write trace record: kind %q is not one that readers yield", r.Kind)
+	}
+}
+
 func (w *Writer) addLine(line func([]byte) []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
