@@ -290,25 +290,25 @@ func marshalHeader(h Header) ([]byte, error) {
 	return line, nil
 }
 
-func parseHeader(line []byte) (Header, error) {
+func parseHeader(line []byte) (Header, int, error) {
 	var version struct {
 		Kind          Kind `json:"kind"`
 		SchemaVersion *int `json:"schema_version"`
 	}
 	if err := json.Unmarshal(line, &version); err != nil || version.Kind != KindHeader || version.SchemaVersion == nil {
-		return Header{}, fmt.Errorf("%w: its first line is not a header", ErrNotTrace)
+		return Header{}, 0, fmt.Errorf("%w: its first line is not a header", ErrNotTrace)
 	}
 	if err := checkSchema(*version.SchemaVersion); err != nil {
-		return Header{}, err
+		return Header{}, 0, err
 	}
 	var h headerLine
 	if err := json.Unmarshal(line, &h); err != nil {
-		return Header{}, fmt.Errorf("decode trace header: %w: %w", ErrCorrupt, err)
+		return Header{}, 0, fmt.Errorf("decode trace header: %w: %w", ErrCorrupt, err)
 	}
 	if want := currentHistogramRule(); h.Histogram != want {
-		return Header{}, fmt.Errorf("%w: histogram rule %+v, this build has %+v", ErrSchema, h.Histogram, want)
+		return Header{}, 0, fmt.Errorf("%w: histogram rule %+v, this build has %+v", ErrSchema, h.Histogram, want)
 	}
-	return h.Header, nil
+	return h.Header, *version.SchemaVersion, nil
 }
 
 func checkSchema(version int) error {

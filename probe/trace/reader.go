@@ -52,6 +52,7 @@ type Reader struct {
 	zstd    *zstd.Decoder
 	decoder decoder
 	header  Header
+	schema  int
 	stats   Stats
 
 	// content is the decompressed frame, rest its part not yet delivered.
@@ -134,10 +135,10 @@ func (r *Reader) start() error {
 	if len(line) > maxLineBytes {
 		return fmt.Errorf("trace header: %w", ErrTooLarge)
 	}
-	header, err := parseHeader(line)
+	header, schema, err := parseHeader(line)
 	switch {
 	case err == nil:
-		r.header = header
+		r.header, r.schema = header, schema
 		r.rest = r.rest[min(len(line)+1, len(r.rest)):]
 		r.sequence = 1
 		r.resumed = false
@@ -159,6 +160,10 @@ func looksLikeFrame(b []byte) bool {
 
 // Header returns the trace's first line.
 func (r *Reader) Header() Header { return r.header }
+
+// SchemaVersion returns the version of the format that the trace is in; 0 where
+// a salvage had to go without the header.
+func (r *Reader) SchemaVersion() int { return r.schema }
 
 // Stats returns what was met so far.
 func (r *Reader) Stats() Stats {
