@@ -33,6 +33,7 @@ type runCmd struct {
 	Duration    time.Duration `help:"End after this time; until stopped by default."`
 	Keep        bool          `help:"At the end leave the last setting that held, instead of the originals."`
 	Trace       string        `help:"Write all that is seen, written and decided to this file, which must not exist." type:"path" placeholder:"FILE"`
+	rotationFlags
 	State       string        `help:"Directory of the originals and the journal." placeholder:"DIR"`
 	MaxFlush    time.Duration `help:"Hard upper bound of gro-flush-timeout." default:"10ms"`
 	MaxSuspend  time.Duration `help:"Hard upper bound of irq-suspend-timeout." default:"1s"`
@@ -88,6 +89,8 @@ func (c *runCmd) check() (model.Policy, error) {
 		return nil, usageError(fmt.Errorf("policy %q: %w; --max-flush and --max-suspend widen the bounds", c.Policy, c.outOfBounds(p)))
 	case c.Keep && !c.Apply:
 		return nil, usageError(errors.New("--keep needs --apply: without it there is nothing to leave"))
+	case c.rotationFlags.check(c.Trace) != nil:
+		return nil, usageError(c.rotationFlags.check(c.Trace))
 	}
 	return p, nil
 }
@@ -149,6 +152,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		journal:   sinks,
 		budget:    float64(c.ProbeBudget),
 		trace:     c.Trace,
+		rotation:  c.rotation(),
 		warn:      std.err,
 	})
 	if err != nil {

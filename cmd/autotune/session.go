@@ -12,6 +12,7 @@ import (
 	"autotune/actuate/busypoll"
 	"autotune/model"
 	"autotune/probe"
+	"autotune/probe/trace"
 	"autotune/tuner"
 )
 
@@ -48,7 +49,9 @@ type sessionOptions struct {
 	// trace, where not empty, is the file to write a trace to; warn takes the
 	// failures of that.
 	trace string
-	warn  io.Writer
+	// rotation says when the trace goes on in another file.
+	rotation trace.Rotation
+	warn     io.Writer
 }
 
 // session is the loop with its two live ends: probes in front, the actuator
@@ -154,7 +157,7 @@ func (s *session) openTrace(o sessionOptions, napis []model.NAPI, options *tuner
 	if header.Run, err = tracedRun(*options, s.host.Originals()); err != nil {
 		return err
 	}
-	s.trace, err = openRunTrace(o.trace, header, options, o.warn)
+	s.trace, err = openRunTrace(o.trace, o.rotation, header, options, o.warn)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,9 @@ type difference struct {
 }
 
 // verify decides again as the recorded run did, and compares.
-func (c *replayCmd) verify(ctx context.Context, std streams, path string) (ok bool, err error) {
-	reader, err := openTrace(path)
+func (c *replayCmd) verify(ctx context.Context, std streams, rec recording) (ok bool, err error) {
+	path := rec.String()
+	reader, err := c.open(rec)
 	if err != nil {
 		return false, err
 	}
