@@ -160,9 +160,26 @@ func (a *Anonymizer) Record(r Record) Record {
 	case KindConditions:
 		c := a.conditions(*r.Conditions)
 		r.Conditions = &c
+	case KindEvents:
+		e := a.events(*r.Events)
+		r.Events = &e
 	default:
 	}
 	return r
+}
+
+func (a *Anonymizer) events(e model.Events) model.Events {
+	e.Polls, e.Waits, e.Requests = slices.Clone(e.Polls), slices.Clone(e.Waits), slices.Clone(e.Requests)
+	for i := range e.Polls {
+		e.Polls[i].Queue = a.queue(e.Polls[i].Queue)
+	}
+	for i := range e.Waits {
+		e.Waits[i].PID = a.pid(e.Waits[i].PID)
+	}
+	for i := range e.Requests {
+		e.Requests[i].Queue = a.queue(e.Requests[i].Queue)
+	}
+	return e
 }
 
 func (a *Anonymizer) sample(s model.Sample) model.Sample {

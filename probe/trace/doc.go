@@ -14,6 +14,7 @@
 //	apply       what the kernel answered when the run wrote settings
 //	journal     one journal entry of the run, verbatim, in the field "entry"
 //	conditions  the host facts of the header again, after they changed
+//	events      single polls, epoll_wait returns and requests of a bounded span
 //	gap         records that could not be written, by number
 //	end         the last line of a trace that was closed, with totals
 //

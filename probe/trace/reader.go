@@ -227,7 +227,8 @@ func (r *Reader) Records() iter.Seq2[Record, error] {
 }
 
 // Record returns the next record of a kind that carries something: a sample,
-// the outcome of an apply, a journal entry, conditions or a gap. Its errors are those of [Reader.Next].
+// the outcome of an apply, a journal entry, conditions, events or a gap. Its errors
+// are those of [Reader.Next].
 func (r *Reader) Record() (Record, error) {
 	for r.err == nil {
 		if len(r.rest) == 0 {
@@ -404,6 +405,14 @@ func (r *Reader) decode(line []byte) (Record, bool, error) {
 			return Record{}, false, err
 		}
 		record.At, record.Conditions = in.At, &in.Conditions
+		r.other()
+		return record, true, nil
+	case KindEvents:
+		events, err := r.decoder.events(line)
+		if err != nil {
+			return Record{}, false, err
+		}
+		record.Events = &events
 		r.other()
 		return record, true, nil
 	case KindGap:

@@ -241,6 +241,8 @@ func (w *Writer) WriteRecord(r Record) error {
 		return w.WriteEntry(r.Entry)
 	case KindConditions:
 		return w.WriteConditions(r.At, *r.Conditions)
+	case KindEvents:
+		return w.WriteEvents(*r.Events)
 	case KindGap:
 		return w.WriteGap(r.Gap)
 	default:
