@@ -64,8 +64,12 @@ const (
 	LoopApplication
 	LoopSoftirqTimer
 	LoopThreadTimer
-	loops
 )
+
+// allLoops are the loops that there are.
+func allLoops() []Loop {
+	return []Loop{LoopSoftirq, LoopThread, LoopApplication, LoopSoftirqTimer, LoopThreadTimer}
+}
 
 // String returns the loop's name in traces.
 func (l Loop) String() string {
@@ -86,7 +90,7 @@ func (l Loop) String() string {
 
 // ParseLoop reads what [Loop.String] returns.
 func ParseLoop(name string) (Loop, error) {
-	for l := range loops {
+	for _, l := range allLoops() {
 		if l.String() == name {
 			return l, nil
 		}

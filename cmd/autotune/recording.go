@@ -40,12 +40,12 @@ func (r recording) String() string {
 // recordingsOf tells which files are parts of one recording. Parts that are
 // not beside each other in their order are refused: replayed one by one, they
 // would all begin afresh.
-func recordingsOf(files []string) ([]recording, error) {
+func recordingsOf(files []string, salvage bool) ([]recording, error) {
 	var out []recording
 	var before *trace.Part
 	seen := map[string]string{}
 	for _, path := range files {
-		reader, err := trace.Open(path, trace.ReaderOptions{AllowTruncated: true, Salvage: true})
+		reader, err := trace.Open(path, trace.ReaderOptions{AllowTruncated: true, Salvage: salvage})
 		if err != nil {
 			return nil, err
 		}

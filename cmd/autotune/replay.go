@@ -59,7 +59,7 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return usageError(err)
 	}
-	recordings, err := recordingsOf(c.Files)
+	recordings, err := recordingsOf(c.Files, c.Salvage)
 	if err != nil {
 		return usageError(err)
 	}

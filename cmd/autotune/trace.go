@@ -123,3 +123,10 @@ func (p *lateProgress) read(s trace.Stats) {
 		p.show(fmt.Sprintf("%s: %d samples, %s of text", p.what, s.Samples, byteText(s.Bytes)))
 	}
 }
+
+// decided shows how much of a trace was decided upon again.
+func (p *lateProgress) decided(samples uint64, span time.Duration) {
+	if p.shown && samples%64 == 0 && time.Since(p.begun) > progressAfter {
+		p.show(fmt.Sprintf("%s: %d samples, %v", p.what, samples, span.Round(time.Second)))
+	}
+}

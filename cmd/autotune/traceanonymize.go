@@ -54,7 +54,7 @@ func (c *traceAnonymizeCmd) Run(ctx context.Context, std streams) (err error) {
 		}
 		return c.create(c.edit(h))
 	}
-	stats, err := trace.Anonymize(r, trace.NewAnonymizer(salt), create, p.read)
+	stats, err := trace.Anonymize(ctx, r, trace.NewAnonymizer(salt), create, p.read)
 	p.clear()
 	if err != nil {
 		return c.discard(c.readError(err))

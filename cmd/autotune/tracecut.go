@@ -80,7 +80,7 @@ func (c *traceCutCmd) Run(ctx context.Context, std streams) (err error) {
 		return usageError(errors.New("--from is not before --to"))
 	}
 	p := newLateProgress(std.err, "cutting "+c.name())
-	stats, err := trace.Cut(r, func(h trace.Header) (*trace.Writer, error) { return c.create(c.edit(h)) }, from, to, p.read)
+	stats, err := trace.Cut(ctx, r, func(h trace.Header) (*trace.Writer, error) { return c.create(c.edit(h)) }, from, to, p.read)
 	p.clear()
 	if errors.Is(err, trace.ErrNoSample) {
 		return usageError(fmt.Errorf("%s: %w between these times; autotune trace info says what there is", c.name(), err))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +43,7 @@ func (c *traceImportCmd) fixed() (*model.Settings, error) {
 }
 
 // Run implements the command.
-func (c *traceImportCmd) Run(ctx context.Context, std streams) (err error) {
+func (c *traceImportCmd) Run(std streams) (err error) {
 	settings, err := c.fixed()
 	if err != nil {
 		return usageError(err)

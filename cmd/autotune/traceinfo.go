@@ -74,8 +74,11 @@ func (c *traceInfoCmd) Run(ctx context.Context, std streams) error {
 			return usageError(err)
 		}
 		p := newLateProgress(std.err, "reading "+path)
-		info := infoOf(path, r, trace.Summarize(r, p.read))
+		info := infoOf(path, r, trace.Summarize(ctx, r, p.read))
 		p.clear()
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, r.Close())
+		}
 		if err := errors.Join(r.Close(), c.print(std.out, info)); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (c *traceMergeCmd) Run(ctx context.Context, std streams) error {
 		if err != nil {
 			return usageError(err)
 		}
-		in := trace.MergeInput{Name: path, Summary: trace.Summarize(r, p.read), Open: open}
+		in := trace.MergeInput{Name: path, Summary: trace.Summarize(ctx, r, p.read), Open: open}
 		if err := errors.Join(in.Summary.Damage, r.Close()); err != nil {
 			p.clear()
 			return c.readError(fmt.Errorf("%s: %w", path, err))
@@ -51,7 +51,7 @@ func (c *traceMergeCmd) Run(ctx context.Context, std streams) error {
 		p.clear()
 		return err
 	}
-	err = errors.Join(trace.Merge(ordered, w, p.read), w.Close())
+	err = errors.Join(trace.Merge(ctx, ordered, w, p.read), w.Close())
 	p.clear()
 	if err != nil {
 		return c.discard(c.readError(err))

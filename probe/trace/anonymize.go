@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -322,12 +323,12 @@ func (a *Anonymizer) json(entry json.RawMessage) json.RawMessage {
 
 // Anonymize copies what is left of r to the writer that create makes of its
 // header.
-func Anonymize(r *Reader, a *Anonymizer, create func(Header) (*Writer, error), progress func(Stats)) (stats WriterStats, err error) {
+func Anonymize(ctx context.Context, r *Reader, a *Anonymizer, create func(Header) (*Writer, error), progress func(Stats)) (stats WriterStats, err error) {
 	w, err := create(a.Header(r.Header()))
 	if err != nil {
 		return stats, err
 	}
-	copyErr := copyRecords(r, func(record Record) error { return w.WriteRecord(a.Record(record)) }, progress)
+	copyErr := copyRecords(ctx, r, func(record Record) error { return w.WriteRecord(a.Record(record)) }, progress)
 	err = errors.Join(copyErr, w.Close())
 	return w.Stats(), err
 }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 // to the writer that create makes of their header: windows that lie in two cuts
 // do not exist, and between adjoining cuts nothing is lost. The header has the
 // conditions as they were at from.
-func Cut(r *Reader, create func(Header) (*Writer, error), from, to time.Duration, progress func(Stats)) (stats WriterStats, err error) {
+func Cut(ctx context.Context, r *Reader, create func(Header) (*Writer, error), from, to time.Duration, progress func(Stats)) (stats WriterStats, err error) {
 	header := r.Header()
 	header.Part = nil
 	header.Edits = append(header.Edits[:len(header.Edits):len(header.Edits)], Edit{Op: EditCut, Detail: fmt.Sprintf("from %v to %v since boot", from, to)})
@@ -48,6 +49,9 @@ func Cut(r *Reader, create func(Header) (*Writer, error), from, to time.Duration
 						return stats, err
 					}
 				}
+			}
+			if err := ctx.Err(); err != nil {
+				return stats, err
 			}
 			begun, first = true, nil
 			if progress != nil {

@@ -91,7 +91,7 @@ func open(t *testing.T, path string) *Reader {
 func cutTo(t *testing.T, path string, from, to time.Duration) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "cut.trace.zst")
-	_, err := Cut(open(t, path), func(h Header) (*Writer, error) { return Create(out, h, Options{}) }, from, to, nil)
+	_, err := Cut(t.Context(), open(t, path), func(h Header) (*Writer, error) { return Create(out, h, Options{}) }, from, to, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func mergeTo(t *testing.T, force bool, paths ...string) (string, error) {
 	var inputs []MergeInput
 	for _, path := range paths {
 		inputs = append(inputs, MergeInput{
-			Name: path, Summary: Summarize(open(t, path), nil),
+			Name: path, Summary: Summarize(t.Context(), open(t, path), nil),
 			Open: func() (*Reader, error) { return Open(path, ReaderOptions{}) },
 		})
 	}
@@ -116,7 +116,7 @@ func mergeTo(t *testing.T, force bool, paths ...string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(Merge(ordered, w, nil), w.Close()); err != nil {
+	if err := errors.Join(Merge(t.Context(), ordered, w, nil), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return out, nil
@@ -127,7 +127,7 @@ const forever = time.Duration(1<<63 - 1)
 func TestCutsMergedAreTheOriginal(t *testing.T) {
 	path, ats := edited(t)
 	want := lines(t, open(t, path))
-	for cut := range 19 {
+	for _, cut := range []int{0, 5, 6, 7, 11, 18} {
 		first := cutTo(t, path, 0, ats[cut])
 		second := cutTo(t, path, ats[cut], forever)
 		if n := len(lines(t, open(t, first))); n != 3*(cut+1)+btoi(cut >= 6)+btoi(cut >= 11) {
@@ -154,10 +154,10 @@ func TestCutsMergedAreTheOriginal(t *testing.T) {
 	if g := middle.Header().Conditions.CPUIdleGovernor; g == nil || *g != "teo" {
 		t.Errorf("a cut has the idle governor of the beginning: %v", g)
 	}
-	if s := Summarize(middle, nil); s.Stats.Samples != 2 || s.First != ats[9] || s.Last != ats[10] || s.Entries != 2 || s.Applies != 2 {
+	if s := Summarize(t.Context(), middle, nil); s.Stats.Samples != 2 || s.First != ats[9] || s.Last != ats[10] || s.Entries != 2 || s.Applies != 2 {
 		t.Errorf("summary %+v", s)
 	}
-	if _, err := Cut(open(t, path), func(Header) (*Writer, error) { t.Error("created"); return nil, nil }, ats[19], forever, nil); !errors.Is(err, ErrNoSample) {
+	if _, err := Cut(t.Context(), open(t, path), func(Header) (*Writer, error) { t.Error("created"); return nil, nil }, ats[19], forever, nil); !errors.Is(err, ErrNoSample) {
 		t.Errorf("a cut without a sample: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestAHoleBetweenMergedTracesIsAGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Summarize(open(t, merged), nil)
+	s := Summarize(t.Context(), open(t, merged), nil)
 	// Four samples of about a second, and two that the recorder lost.
 	if s.Stats.Gaps.Samples < 6 || s.Stats.Gaps.Samples > 7 || s.Conditions != 1 || s.Stats.Samples != 16 {
 		t.Errorf("gaps %+v, %d changes of conditions, %d samples", s.Stats.Gaps, s.Conditions, s.Stats.Samples)
@@ -194,7 +194,7 @@ func TestWhatIsNotOneRecordingIsNotMerged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(copyRecords(r, w.WriteRecord, nil), w.Close()); err != nil {
+		if err := errors.Join(copyRecords(t.Context(), r, w.WriteRecord, nil), w.Close()); err != nil {
 			t.Fatal(err)
 		}
 		return out
@@ -226,7 +226,7 @@ func TestWhatIsNotOneRecordingIsNotMerged(t *testing.T) {
 				t.Fatalf("forced: %v", err)
 			}
 			if tt.forced {
-				if s := Summarize(open(t, merged), nil); s.Conditions < 1 || s.Damage != nil {
+				if s := Summarize(t.Context(), open(t, merged), nil); s.Conditions < 1 || s.Damage != nil {
 					t.Errorf("the change of conditions was not written: %+v", s)
 				}
 			}
@@ -295,7 +295,7 @@ func TestAnAnonymousTraceNamesNobody(t *testing.T) {
 		}
 		defer r.Close()
 		var copied bytes.Buffer
-		stats, err := Anonymize(r, NewAnonymizer([]byte(salt)), func(h Header) (*Writer, error) { return NewWriter(&copied, h, Options{}) }, nil)
+		stats, err := Anonymize(t.Context(), r, NewAnonymizer([]byte(salt)), func(h Header) (*Writer, error) { return NewWriter(&copied, h, Options{}) }, nil)
 		if err != nil || stats.Written != (Gap{Samples: 1, Others: 3}) {
 			t.Fatalf("%+v, %v", stats, err)
 		}

@@ -36,10 +36,10 @@ func pipedTrace(tb testing.TB, queues, samples int) io.Reader {
 }
 
 // A reader's memory does not depend on the trace's length: after 200 samples of
-// 64 queues it holds what it holds after 2,000, and a day would fit into
+// 64 queues it holds what it holds after 800, and a day would fit into
 // 100 MiB.
 func TestMemoryOfAReaderDoesNotGrowWithTheTrace(t *testing.T) {
-	r, err := NewReader(pipedTrace(t, 64, 2000), ReaderOptions{})
+	r, err := NewReader(pipedTrace(t, 64, 800), ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,14 +100,14 @@ func sameRun(a, b *Run) bool {
 
 // Merge copies the inputs, which are in order, to w. Time between them that no
 // sample covers is noted as a gap, and conditions that have changed are written.
-func Merge(inputs []MergeInput, w *Writer, progress func(Stats)) error {
+func Merge(ctx context.Context, inputs []MergeInput, w *Writer, progress func(Stats)) error {
 	for i := range inputs {
 		if i > 0 {
 			if err := join(&inputs[i-1].Summary, &inputs[i].Summary, w); err != nil {
 				return err
 			}
 		}
-		if err := appendTrace(inputs[i], w, progress); err != nil {
+		if err := appendTrace(ctx, inputs[i], w, progress); err != nil {
 			return fmt.Errorf("%s: %w", inputs[i].Name, err)
 		}
 	}
@@ -126,19 +127,22 @@ func join(a, b *Summary, w *Writer) error {
 	return nil
 }
 
-func appendTrace(in MergeInput, w *Writer, progress func(Stats)) (err error) {
+func appendTrace(ctx context.Context, in MergeInput, w *Writer, progress func(Stats)) (err error) {
 	r, err := in.Open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return copyRecords(r, w.WriteRecord, progress)
+	return copyRecords(ctx, r, w.WriteRecord, progress)
 }
 
 // copyRecords hands on all records that are left.
-func copyRecords(r *Reader, write func(Record) error, progress func(Stats)) error {
+func copyRecords(ctx context.Context, r *Reader, write func(Record) error, progress func(Stats)) error {
 	for record, err := range r.Records() {
 		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := write(record); err != nil {

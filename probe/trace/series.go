@@ -22,9 +22,9 @@ type Rotation struct {
 	Size int64
 	// Age is how much time of samples goes to a file.
 	Age time.Duration
-	// Keep is how many bytes all files may have together: before it is
-	// exceeded, the oldest files of the series are removed, never the one that
-	// is being written.
+	// Keep is how many bytes all files may have together: so that the next
+	// frame fits, the oldest files of the series are removed, never the one
+	// that is being written.
 	Keep int64
 }
 
@@ -55,6 +55,8 @@ type Series struct {
 	empty        bool
 	done         WriterStats
 	removed      int
+	// largest is the most that one write of a sample has added to the file.
+	largest int64
 }
 
 // partFile is a file of a series.
@@ -114,7 +116,10 @@ func (s *Series) Write(sample model.Sample) error {
 		s.since, s.empty = sample.At, false
 	}
 	err := s.writer.Write(sample)
-	s.parts[len(s.parts)-1].size = s.writer.Stats().Bytes
+	now := &s.parts[len(s.parts)-1].size
+	before := *now
+	*now = s.writer.Stats().Bytes
+	s.largest = max(s.largest, *now-before)
 	return errors.Join(rotateErr, err, s.prune())
 }
 
@@ -160,12 +165,13 @@ func (s *Series) rotate() error {
 	return closeErr
 }
 
-// prune removes the oldest parts until all are within the cap.
+// prune removes the oldest parts until all, and another frame as large as the
+// largest, are within the cap.
 func (s *Series) prune() error {
 	if s.rotation.Keep <= 0 {
 		return nil
 	}
-	total := int64(0)
+	total := s.largest
 	for _, p := range s.parts {
 		total += p.size
 	}

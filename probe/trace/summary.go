@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"errors"
 	"io"
 	"time"
@@ -45,14 +46,17 @@ type QueueSummary struct {
 }
 
 // Summarize reads all that is left of r. Progress, if not nil, is called after
-// every sample.
-func Summarize(r *Reader, progress func(Stats)) Summary {
+// every sample. The end of ctx is a Damage.
+func Summarize(ctx context.Context, r *Reader, progress func(Stats)) Summary {
 	s := Summary{Header: r.Header(), Final: r.Header().Conditions}
 	queues := map[model.Queue]*QueueSummary{}
 	active := map[model.Queue]model.Settings{}
 	processes := map[int]bool{}
 	for {
 		record, err := r.Record()
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.Damage = err

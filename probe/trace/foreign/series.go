@@ -8,7 +8,7 @@ import (
 	"autotune/model"
 )
 
-// ErrFormat: the text is not what the format says.
+// ErrFormat says that a text is not in the format that it should be in.
 var ErrFormat = errors.New("not in the expected format")
 
 // Series are samples and when they were recorded.
