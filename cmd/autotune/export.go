@@ -134,7 +134,7 @@ type rowWriter[T any] interface {
 }
 
 // rowGroup bounds the memory of a Parquet file that is being written.
-const rowGroup = 64 << 10
+const rowGroup = 16 << 10
 
 func exportTable[T any](ctx context.Context, r *trace.Reader, out io.Writer, format string, rowsOf func(*trace.Record) ([]T, error), p *lateProgress) (n uint64, err error) {
 	var w rowWriter[T]
