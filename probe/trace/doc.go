@@ -46,17 +46,21 @@
 //	    | .queues | [.queue, .softirq_packets, .thread_packets, .busy_packets]
 //	    | transpose[] | [$at, .[0], (.[1:] | add)] | @tsv'
 //
-// A trace holds process names and the host's name, but no payload, no network
-// address and no command line.
+// A trace holds names of processes, control groups, interfaces and the host, but
+// no payload, no network address and no command line; see [Anonymizer].
 //
 // # Life cycle
 //
 // A [Writer] comes from [Create] or [NewWriter] and must be closed: Close
-// flushes, writes the end record and syncs the file. A [Reader] comes from
-// [Open] or [NewReader], is a source of samples, and is closed to free its
+// flushes, writes the end record and syncs the file. A [Series] is a trace in
+// parts, files that are traces by themselves. A [Reader] comes from [Open],
+// [OpenParts] or [NewReader], is a source of samples, and is closed to free its
 // decoder. A [Tee] passes on what a run sees, does and decides, and writes it to
-// a Writer, whatever becomes of the write. [Steps] group a run's records again
+// a [Sink], whatever becomes of the write. [Steps] group a run's records again
 // by the sample that they follow.
+//
+// [Cut], [Merge] and [Anonymize] make traces of traces; their headers say so
+// ([Edit]). [Conditions.Differences] tells whether two recordings compare.
 //
 // The central type is [Record]: one line, decoded. The package may import
 // model, the zstd codec and the standard library.
