@@ -38,6 +38,8 @@ type cli struct {
 	Restore    restoreCmd    `cmd:"" help:"Put back what an earlier run changed."`
 	Record     recordCmd     `cmd:"" help:"Write what the probes see to a trace; nothing is written to the kernel."`
 	Replay     replayCmd     `cmd:"" help:"What a policy would have decided on a trace; with --verify, whether the run can be repeated."`
+	Trace      traceCmd      `cmd:"" help:"Look at traces, cut, merge and anonymize them, or import a series of counters."`
+	Export     exportCmd     `cmd:"" help:"Write a trace as CSV or Parquet."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate one setting, a table, a fit, or a check against this kernel."`
 	Busypoll   busypollCmd   `cmd:"" help:"How running processes busy poll: list, or set."`
 	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`

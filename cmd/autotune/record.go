@@ -23,6 +23,7 @@ type recordCmd struct {
 	SampleEvery uint32        `help:"Follow the delays of one socket in so many." default:"1" name:"sample-every"`
 	ProbeBudget probeBudget   `help:"Share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
 	JSON        bool          `help:"One object per line." name:"json"`
+	rotationFlags
 }
 
 // maxRecordSampleEvery is what the probes allow.
@@ -41,7 +42,7 @@ func (c *recordCmd) check(std streams) error {
 	case c.Output == "-" && isTerminal(std.out):
 		return errors.New("-o -: a trace is not for a terminal; name a file, or pipe it on")
 	}
-	return nil
+	return c.rotationFlags.check(c.Output)
 }
 
 // Run implements the command. It writes nothing to the kernel.
@@ -102,13 +103,13 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	return err
 }
 
-func (c *recordCmd) create(header trace.Header, std streams) (*trace.Writer, error) {
+func (c *recordCmd) create(header trace.Header, std streams) (traceWriter, error) {
 	if c.Output == "-" {
 		return trace.NewWriter(std.out, header, trace.Options{})
 	}
-	writer, err := trace.Create(c.Output, header, trace.Options{})
+	writer, err := createTrace(c.Output, header, trace.Options{}, c.rotation())
 	if err != nil {
-		return nil, usageError(fmt.Errorf("-o: %w", createError(c.Output, err)))
+		return nil, usageError(fmt.Errorf("-o: %w", createError(firstFile(c.Output, c.rotation()), err)))
 	}
 	return writer, nil
 }

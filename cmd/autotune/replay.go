@@ -15,13 +15,14 @@ import (
 )
 
 type replayCmd struct {
-	Files []string `arg:"" name:"trace" help:"Traces, each replayed by itself."`
+	Files []string `arg:"" name:"trace" help:"Traces, each replayed by itself; the parts of one recording, in their order, as the whole."`
 
 	Policies    []string       `help:"What decides; by default the policy of the recorded run. May be given several times." name:"policy" sep:"none" placeholder:"SPEC"`
 	SLO         *time.Duration `help:"Target for the delay; by default that of the recorded run, or else 250us." name:"slo"`
 	SLOQuantile *float64       `help:"Which quantile of the delay is to meet the target; by default that of the recorded run, or else 0.99." name:"slo-quantile"`
 	Verbose     bool           `help:"Print holds in every window too."`
 	Verify      bool           `help:"Decide as the recorded run did, and prove that its journal comes out byte for byte."`
+	Salvage     bool           `help:"Skip damaged frames and use the rest."`
 	JSON        bool           `help:"One object per line." name:"json"`
 
 	counterfactualFlags `group:"Counterfactual replay"`
@@ -44,6 +45,8 @@ func (c *replayCmd) check() error {
 		return fmt.Errorf("--slo %v: a delay target is above 0, for example 250us", *c.SLO)
 	case c.SLOQuantile != nil && !(*c.SLOQuantile > 0 && *c.SLOQuantile < 1):
 		return fmt.Errorf("--slo-quantile %v: a quantile is between 0 and 1, for example 0.99", *c.SLOQuantile)
+	case c.Verify && c.Salvage:
+		return errors.New("--verify: what a salvage skips cannot be proven; leave out --salvage")
 	case c.Verify && (len(c.Policies) > 0 || c.SLO != nil || c.SLOQuantile != nil || c.Verbose):
 		return errors.New("--verify decides as the recorded run did: leave out --policy, --slo, --slo-quantile and --verbose")
 	}
@@ -56,28 +59,32 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return usageError(err)
 	}
+	recordings, err := recordingsOf(c.Files, c.Salvage)
+	if err != nil {
+		return usageError(err)
+	}
 	// What cannot be replayed at all is said before anything is printed.
-	for _, path := range c.Files {
-		if err := c.try(path); err != nil {
+	for _, rec := range recordings {
+		if err := c.try(rec); err != nil {
 			return usageError(err)
 		}
 	}
 	failed := false
-	for _, path := range c.Files {
+	for _, rec := range recordings {
 		var ok bool
 		var err error
 		switch {
 		case c.Verify:
-			ok, err = c.verify(ctx, std, path)
+			ok, err = c.verify(ctx, std, rec)
 		case c.Simulate:
-			ok, err = c.simulate(ctx, std, path)
+			ok, err = c.simulate(ctx, std, rec)
 		case c.OffPolicy:
-			ok, err = c.offPolicy(ctx, std, path)
+			ok, err = c.offPolicy(ctx, std, rec)
 		default:
-			ok, err = c.replayAll(ctx, std, path)
+			ok, err = c.replayAll(ctx, std, rec)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", rec, err)
 		}
 		failed = failed || !ok
 	}
@@ -87,21 +94,22 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	return nil
 }
 
-func (c *replayCmd) try(path string) error {
-	reader, err := openTrace(path)
+func (c *replayCmd) try(rec recording) error {
+	reader, err := c.open(rec)
 	if err != nil {
 		return err
 	}
-	if c.Verify && reader.Header().Run == nil {
-		err = fmt.Errorf("%s is a mere recording: there is no run to verify; replay it with --policy", path)
-	} else if _, optionsErr := c.options(reader.Header(), c.specs()[0]); optionsErr != nil {
+	path := rec.String()
+	if c.Verify {
+		err = verifiable(path, reader.Header())
+	}
+	if err != nil {
+		return errors.Join(err, reader.Close())
+	}
+	if _, optionsErr := c.options(reader.Header(), c.specs()[0]); optionsErr != nil {
 		err = fmt.Errorf("%s: %w", path, optionsErr)
 	}
 	return errors.Join(err, reader.Close())
-}
-
-func openTrace(path string) (*trace.Reader, error) {
-	return trace.Open(path, trace.ReaderOptions{AllowTruncated: true})
 }
 
 // specs are the policies to decide; an empty one stands for the recorded.
@@ -113,10 +121,10 @@ func (c *replayCmd) specs() []string {
 }
 
 // replayAll replays each policy in turn.
-func (c *replayCmd) replayAll(ctx context.Context, std streams, path string) (ok bool, err error) {
+func (c *replayCmd) replayAll(ctx context.Context, std streams, rec recording) (ok bool, err error) {
 	ok = true
 	for _, spec := range c.specs() {
-		sound, err := c.replay(ctx, std, path, spec)
+		sound, err := c.replay(ctx, std, rec, spec)
 		if err != nil {
 			return false, err
 		}
@@ -165,7 +173,13 @@ func headOf(path string, h trace.Header) replayHead {
 }
 
 func (h replayHead) String() string {
-	text := fmt.Sprintf("%s: recorded on %s (Linux %s)", h.File, h.Host, h.Kernel)
+	text := h.File + ": recorded"
+	if h.Host != "" {
+		text += " on " + h.Host
+	}
+	if h.Kernel != "" {
+		text += fmt.Sprintf(" (Linux %s)", h.Kernel)
+	}
 	if h.Started != nil {
 		text += " from " + h.Started.Format(time.RFC3339)
 	}
@@ -207,8 +221,9 @@ func (r *replayed) Record(e tuner.Entry) error {
 }
 
 // replay prints what the policy would have decided.
-func (c *replayCmd) replay(ctx context.Context, std streams, path, spec string) (ok bool, err error) {
-	reader, err := openTrace(path)
+func (c *replayCmd) replay(ctx context.Context, std streams, rec recording, spec string) (ok bool, err error) {
+	path := rec.String()
+	reader, err := c.open(rec)
 	if err != nil {
 		return false, err
 	}
@@ -296,12 +311,14 @@ type traceState struct {
 	// LostSamples and LostRecords could not be written by the recorder.
 	LostSamples uint64 `json:"lost_samples"`
 	LostRecords uint64 `json:"lost_records"`
+	// Skipped counts the damaged places that a salvage passed over.
+	Skipped int `json:"skipped"`
 	// Damage is what ended the reading; null where nothing did.
 	Damage *string `json:"damage"`
 }
 
 func stateOf(s trace.Stats, damage error) traceState {
-	state := traceState{Closed: s.Ended, LostSamples: s.Gaps.Samples, LostRecords: s.Gaps.Others}
+	state := traceState{Closed: s.Ended, LostSamples: s.Gaps.Samples, LostRecords: s.Gaps.Others, Skipped: len(s.Damaged)}
 	if s.Truncated != nil {
 		state.TruncatedAt = &s.Truncated.Offset
 	}
@@ -322,6 +339,12 @@ func (s traceState) text(file string) string {
 		text += fmt.Sprintf("\n%s: it is cut off; what is complete, up to byte %d, was used", file, *s.TruncatedAt)
 	case !s.Closed:
 		text += fmt.Sprintf("\n%s: its recorder did not close it; the last seconds may be missing", file)
+	}
+	if s.Damage != nil && s.Skipped == 0 {
+		text += "\n" + file + ": --salvage skips what is damaged and uses the rest"
+	}
+	if s.Skipped > 0 {
+		text += fmt.Sprintf("\n%s: %d damaged places were skipped", file, s.Skipped)
 	}
 	if s.LostSamples+s.LostRecords > 0 {
 		text += fmt.Sprintf("\n%s: its recorder could not write %d samples and %d other records", file, s.LostSamples, s.LostRecords)

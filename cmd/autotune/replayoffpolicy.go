@@ -34,10 +34,10 @@ func (o *overheard) NeedsEvidence() bool {
 // offPolicy prints what each policy would have come to, by what the recorded
 // run drew at random. The policies decide upon the recorded samples through the
 // same loop as ever.
-func (c *replayCmd) offPolicy(ctx context.Context, std streams, path string) (ok bool, err error) {
+func (c *replayCmd) offPolicy(ctx context.Context, std streams, rec recording) (ok bool, err error) {
 	ok = true
 	for _, spec := range c.Policies {
-		line, sound, err := c.estimate(ctx, path, spec)
+		line, sound, err := c.estimate(ctx, rec, spec)
 		if err != nil {
 			return false, err
 		}
@@ -54,8 +54,9 @@ func (c *replayCmd) offPolicy(ctx context.Context, std streams, path string) (ok
 	return ok, nil
 }
 
-func (c *replayCmd) estimate(ctx context.Context, path, spec string) (line offPolicyLine, sound bool, err error) {
-	reader, err := openTrace(path)
+func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (line offPolicyLine, sound bool, err error) {
+	path := rec.String()
+	reader, err := c.open(rec)
 	if err != nil {
 		return line, false, err
 	}

@@ -103,8 +103,8 @@ type costLine struct {
 
 // readRecording gathers a trace. Damage ends it, and is returned beside what
 // came before.
-func (c *replayCmd) readRecording(ctx context.Context, std streams, path string) (_ *counterfactual.Recording, h trace.Header, state traceState, err error) {
-	reader, err := openTrace(path)
+func (c *replayCmd) readRecording(ctx context.Context, std streams, files recording) (_ *counterfactual.Recording, h trace.Header, state traceState, err error) {
+	reader, err := c.open(files)
 	if err != nil {
 		return nil, h, state, err
 	}
@@ -132,8 +132,9 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, path string)
 }
 
 // simulate prints what each policy would have come to.
-func (c *replayCmd) simulate(ctx context.Context, std streams, path string) (ok bool, err error) {
-	recording, header, state, err := c.readRecording(ctx, std, path)
+func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) (ok bool, err error) {
+	path := files.String()
+	recording, header, state, err := c.readRecording(ctx, std, files)
 	if err != nil {
 		return false, err
 	}

@@ -34,8 +34,9 @@ type runCmd struct {
 	Interval    time.Duration `help:"Length of a window." default:"1s"`
 	Duration    time.Duration `help:"End after this time; until stopped by default."`
 	Keep        bool          `help:"At the end leave the last setting that held, instead of the originals."`
-	Trace       string        `help:"Write all that is seen, written and decided to this file, which must not exist." type:"path" placeholder:"FILE"`
 	Placement   placeMode     `help:"Where packets are polled and read: observe says what should move, align moves it (threads, interrupts; packet steering off)." enum:",observe,align" default:"" placeholder:"observe|align"`
+	Trace       string        `help:"Write all that is seen, written and decided to this file, which must not exist." type:"path" placeholder:"FILE"`
+	rotationFlags
 	State       string        `help:"Directory of the originals and the journal." placeholder:"DIR"`
 	MaxFlush    time.Duration `help:"Hard upper bound of gro-flush-timeout." default:"10ms"`
 	MaxSuspend  time.Duration `help:"Hard upper bound of irq-suspend-timeout." default:"1s"`
@@ -102,6 +103,8 @@ func (c *runCmd) check() (model.Policy, error) {
 		return nil, usageError(errors.New("--keep needs --apply: without it there is nothing to leave"))
 	case c.Placement == placeAlign && !c.Apply:
 		return nil, usageError(errors.New("--placement align needs --apply; --placement observe says what it would move"))
+	case c.rotationFlags.check(c.Trace) != nil:
+		return nil, usageError(c.rotationFlags.check(c.Trace))
 	}
 	return p, nil
 }
@@ -166,6 +169,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		wrap:      attend.wrap,
 		contexts:  c.Placement != placeOff,
 		trace:     c.Trace,
+		rotation:  c.rotation(),
 		warn:      std.err,
 	})
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 // is open, none of its failures reaches the run.
 type runTrace struct {
 	path   string
-	writer *trace.Writer
+	writer traceWriter
 	tee    *trace.Tee
 	watch  conditionsWatch
 }
 
 // newRunTrace returns the trace of a source, which is being written by w.
-func newRunTrace(path string, w *trace.Writer, header trace.Header, source trace.Source, report func(error)) *runTrace {
+func newRunTrace(path string, w traceWriter, header trace.Header, source trace.Source, report func(error)) *runTrace {
 	return &runTrace{
 		path: path, writer: w, tee: trace.NewTee(source, w, report),
 		watch: conditionsWatch{last: header.Conditions, at: header.StartedAt},
@@ -49,10 +49,10 @@ const traceWait = 2 * time.Second
 
 // openRunTrace creates the file, which must not exist, and puts the trace
 // between the loop of the options and its ends.
-func openRunTrace(path string, header trace.Header, o *tuner.Options, warn io.Writer) (*runTrace, error) {
-	writer, err := trace.Create(path, header, trace.Options{GiveUpAfter: traceWait})
+func openRunTrace(path string, rotation trace.Rotation, header trace.Header, o *tuner.Options, warn io.Writer) (*runTrace, error) {
+	writer, err := createTrace(path, header, trace.Options{GiveUpAfter: traceWait}, rotation)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--trace: %w", createError(path, err)))
+		return nil, usageError(fmt.Errorf("--trace: %w", createError(firstFile(path, rotation), err)))
 	}
 	t := newRunTrace(path, writer, header, o.Source, func(err error) {
 		fmt.Fprintf(warn, "the trace has a gap, the run goes on: %v\n", err)
@@ -67,6 +67,14 @@ func openRunTrace(path string, header trace.Header, o *tuner.Options, warn io.Wr
 	}
 	o.Journal = own
 	return t, nil
+}
+
+// firstFile is the file that is made first.
+func firstFile(path string, rotation trace.Rotation) string {
+	if rotation.Enabled() {
+		return trace.PartPath(path, 0)
+	}
+	return path
 }
 
 // createError says what to do about a file that is there.
@@ -147,6 +155,10 @@ func tracedCPUs(h trace.Header) map[model.Queue][]int {
 type traceLine struct {
 	Kind string `json:"kind"` // "trace_written"
 	File string `json:"file"`
+	// Files are the files that there are, more than one where the recording
+	// went on in another; RemovedFiles made room for them.
+	Files        []string `json:"files"`
+	RemovedFiles int      `json:"removed_files"`
 	// Samples and Records were written, the latter being all others.
 	Samples uint64 `json:"samples"`
 	Records uint64 `json:"records"`
@@ -167,8 +179,9 @@ func (t *runTrace) close() (traceLine, error) {
 		failed++
 		err = errors.Join(err, closeErr)
 	}
+	files, removed := traceFiles(t.path, t.writer)
 	line := traceLine{
-		Kind: "trace_written", File: t.path,
+		Kind: "trace_written", File: t.path, Files: files, RemovedFiles: removed,
 		Samples: stats.Written.Samples, Records: stats.Written.Others, Bytes: stats.Bytes,
 		FailedWrites: failed, LostSamples: stats.Lost.Samples, LostRecords: stats.Lost.Others,
 	}
@@ -181,6 +194,12 @@ func (t *runTrace) close() (traceLine, error) {
 
 func (l traceLine) String() string {
 	text := fmt.Sprintf("%s: %d samples and %d other records in %s", l.File, l.Samples, l.Records, byteText(l.Bytes))
+	if len(l.Files)+l.RemovedFiles > 1 {
+		text += fmt.Sprintf(", in %d files up to %s", len(l.Files), l.Files[len(l.Files)-1])
+	}
+	if l.RemovedFiles > 0 {
+		text += fmt.Sprintf("; %d older files were removed", l.RemovedFiles)
+	}
 	if l.FailedWrites > 0 {
 		text += fmt.Sprintf("; %d writes failed, which lost %d samples and %d other records: %s",
 			l.FailedWrites, l.LostSamples, l.LostRecords, *l.Error)

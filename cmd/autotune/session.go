@@ -11,6 +11,7 @@ import (
 	"autotune/actuate"
 	"autotune/model"
 	"autotune/probe"
+	"autotune/probe/trace"
 	"autotune/tuner"
 )
 
@@ -49,7 +50,9 @@ type sessionOptions struct {
 	// trace, where not empty, is the file to write a trace to; warn takes the
 	// failures of that.
 	trace string
-	warn  io.Writer
+	// rotation says when the trace goes on in another file.
+	rotation trace.Rotation
+	warn     io.Writer
 }
 
 // session is the loop with its two live ends: probes in front, the actuator
@@ -161,7 +164,7 @@ func (s *session) openTrace(o sessionOptions, napis []model.NAPI, options *tuner
 	if header.Run, err = tracedRun(*options, s.host.Originals()); err != nil {
 		return err
 	}
-	s.trace, err = openRunTrace(o.trace, header, options, o.warn)
+	s.trace, err = openRunTrace(o.trace, o.rotation, header, options, o.warn)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -193,6 +195,32 @@ func TestARecordingIsReplayedWithAPolicy(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 
+	// The header says of every probe whether it works.
+	recordedTo, err := openTrace(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recordedTo.Close()
+	states := map[string]model.FindingState{}
+	for _, p := range recordedTo.Header().Probes {
+		states[p.Name] = p.State
+	}
+	if states["polls"] != model.FindingOK || states["epoll returns"] != model.FindingMissing || len(states) < 10 {
+		t.Errorf("probes %v", states)
+	}
+
+	// In several files.
+	parted := filepath.Join(t.TempDir(), "parted.trace.zst")
+	code, stdout, stderr = call(t, "record", "--netns", bed.Server().Name, "--interval", "50ms", "-o", parted, bed.Server().Ifname,
+		"--duration", "2500ms", "--rotate-age", "1s", "--json")
+	if err := json.Unmarshal([]byte(stdout), &line); code != exitDone || err != nil || len(line.Files) < 2 || line.FailedWrites != 0 {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, stdout, stderr)
+	}
+	code, stdout, stderr = call(t, append([]string{"replay", "--policy", "random", "--json"}, line.Files...)...)
+	if want := fmt.Sprintf(`"samples":%d,`, line.Samples); code != exitDone || strings.Count(stdout, `"kind":"replay"`) != 1 || !strings.Contains(stdout, want) {
+		t.Errorf("exit code %d, want %s once: %s", code, want, stderr)
+	}
+
 	// Stopped by a signal, and piped.
 	piped := filepath.Join(t.TempDir(), "piped.trace.zst")
 	file, err := os.Create(piped)
@@ -202,15 +230,25 @@ func TestARecordingIsReplayedWithAPolicy(t *testing.T) {
 	defer file.Close()
 	cmd := program("record", "--netns", bed.Server().Name, "--interval", "50ms", "-o", "-", bed.Server().Ifname)
 	cmd.Stdout = file
-	var said strings.Builder
-	cmd.Stderr = &said
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.NewTimer(1500 * time.Millisecond)
-	<-timer.C
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+	var said strings.Builder
+	for lines := bufio.NewScanner(errs); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if !strings.HasPrefix(lines.Text(), "recording ") {
+			continue
+		}
+		// Only now do its windows begin, however busy the machine is.
+		timer := time.NewTimer(1500 * time.Millisecond)
+		<-timer.C
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(said.String(), "samples") {
 		t.Errorf("%v: %q", err, said.String())

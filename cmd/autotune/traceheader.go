@@ -55,10 +55,24 @@ func (f traceFacts) header() (trace.Header, error) {
 	}, nil
 }
 
+// probes lists every signal of the source and whether it is observed.
 func (f traceFacts) probes() []trace.Probe {
-	probes := []trace.Probe{}
+	missing := make(map[string]probe.Missing)
 	for _, m := range f.source.Missing() {
-		probes = append(probes, trace.Probe{Name: m.Name, State: model.FindingMissing, Detail: fmt.Sprintf("%v; without it: %s", m.Err, m.Lost)})
+		missing[m.Name] = m
+	}
+	probes := []trace.Probe{}
+	for _, s := range f.source.Signals() {
+		p := trace.Probe{Name: s.Name, State: model.FindingOK}
+		switch m, ok := missing[s.Name]; {
+		case ok && s.Observed:
+			p.State, p.Detail = model.FindingDegraded, fmt.Sprintf("%v; without it: %s", m.Err, m.Lost)
+		case ok:
+			p.State, p.Detail = model.FindingMissing, fmt.Sprintf("%v; without it: %s", m.Err, m.Lost)
+		case !s.Observed:
+			p.State, p.Detail = model.FindingMissing, "not asked for"
+		}
+		probes = append(probes, p)
 	}
 	return probes
 }

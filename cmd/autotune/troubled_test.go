@@ -166,7 +166,14 @@ func testTraceHeader() trace.Header {
 // path of the trace and the journal that a file would have got.
 func recordRun(t testing.TB, h *troubled, spec string, apply bool) (path string, journal string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "run.trace.zst")
+	files, journal := recordParts(t, h, spec, apply, trace.Rotation{})
+	return files[0], journal
+}
+
+// recordParts is recordRun with a trace that goes on in another file.
+func recordParts(t testing.TB, h *troubled, spec string, apply bool, rotation trace.Rotation) (files []string, journal string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "run.trace.zst")
 	decide, err := policy.Parse(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +191,7 @@ func recordRun(t testing.TB, h *troubled, spec string, apply bool) (path string,
 	if header.Run, err = tracedRun(o, h.active); err != nil {
 		t.Fatal(err)
 	}
-	rt, err := openRunTrace(path, header, &o, io.Discard)
+	rt, err := openRunTrace(path, rotation, header, &o, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,10 +204,11 @@ func recordRun(t testing.TB, h *troubled, spec string, apply bool) (path string,
 	if err != nil && !errors.As(err, &lost) && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if line, err := rt.close(); err != nil || line.FailedWrites != 0 {
+	line, err := rt.close()
+	if err != nil || line.FailedWrites != 0 {
 		t.Fatalf("%v: %v", line, err)
 	}
-	return path, out.String()
+	return line.Files, out.String()
 }
 
 // verifyJSON runs replay --verify and returns its answer.

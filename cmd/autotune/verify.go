@@ -50,8 +50,9 @@ type difference struct {
 }
 
 // verify decides again as the recorded run did, and compares.
-func (c *replayCmd) verify(ctx context.Context, std streams, path string) (ok bool, err error) {
-	reader, err := openTrace(path)
+func (c *replayCmd) verify(ctx context.Context, std streams, rec recording) (ok bool, err error) {
+	path := rec.String()
+	reader, err := c.open(rec)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +61,7 @@ func (c *replayCmd) verify(ctx context.Context, std streams, path string) (ok bo
 	if err != nil {
 		return false, err
 	}
-	v := &verifier{source: newStepSource(reader)}
+	v := &verifier{source: newStepSource(reader), progress: newLateProgress(std.err, "verifying "+path)}
 	defer v.source.close()
 	options.Source = v
 	options.Journal = tuner.NewJSONL(v)
@@ -72,6 +73,7 @@ func (c *replayCmd) verify(ctx context.Context, std streams, path string) (ok bo
 		return false, err
 	}
 	loopErr := loop.Run(ctx)
+	v.progress.clear()
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -109,7 +111,8 @@ var errUnrecorded = errors.New("the recorded run wrote nothing here")
 // verifier is both ends of a loop: it yields the recorded samples, answers as
 // the kernel did, and holds the journal against the recorded one.
 type verifier struct {
-	source *stepSource
+	source   *stepSource
+	progress *lateProgress
 	// under tells that a step is being decided upon, replayed what its
 	// journal is so far, and applied what was asked of the actuator.
 	under    bool
@@ -137,6 +140,7 @@ func (v *verifier) Next(ctx context.Context) (model.Sample, error) {
 		return model.Sample{}, errStopped
 	}
 	v.under = true
+	v.progress.decided(v.source.samples, v.source.span)
 	return sample, nil
 }
 

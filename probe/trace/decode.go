@@ -13,6 +13,8 @@ import (
 // caller's and is never written again.
 type decoder struct {
 	scan scanner
+	// tables are made for the first sample.
+	tables tables
 	// queues, cpus and apps are the lengths seen last.
 	queues, cpus, apps int
 }
@@ -56,6 +58,9 @@ func lineKind(line []byte) (Kind, error) {
 }
 
 func (d *decoder) sample(line []byte) (model.Sample, error) {
+	if d.tables.queues == nil {
+		d.tables = newTables()
+	}
 	d.scan = scanner{data: line}
 	s := &d.scan
 	var out model.Sample
@@ -74,10 +79,10 @@ func (d *decoder) sample(line []byte) (model.Sample, error) {
 			case "lost_events":
 				out.Lost, seen = s.uint(math.MaxUint64), seen|4
 			case "queues":
-				out.Queues = list(s, d.queues, d.queue)
+				out.Queues = rows(d, d.tables.queues, d.queues, d.queue)
 				d.queues = len(out.Queues)
 			case "cpus":
-				out.CPUs = list(s, d.cpus, d.cpu)
+				out.CPUs = rows(d, d.tables.cpus, d.cpus, d.cpu)
 				d.cpus = len(out.CPUs)
 			case "apps":
 				out.Apps = list(s, d.apps, d.app)
@@ -85,11 +90,11 @@ func (d *decoder) sample(line []byte) (model.Sample, error) {
 			case "latency":
 				out.Latency = d.latency()
 			case "active":
-				out.Active = byQueue(d, d.settings)
+				out.Active = byQueue(d, rows(d, d.tables.active, d.queues, d.settings))
 			case "napi_ids":
-				out.NAPIIDs = byQueue(d, d.napiID)
+				out.NAPIIDs = byQueue(d, rows(d, d.tables.napis, d.queues, d.napiID))
 			case "absent":
-				out.Absent = byQueue(d, d.reason)
+				out.Absent = byQueue(d, list(s, 0, d.reason))
 			case "probe":
 				out.Probe = d.probe()
 			default:
@@ -103,6 +108,15 @@ func (d *decoder) sample(line []byte) (model.Sample, error) {
 		return model.Sample{}, fmt.Errorf("decode sample: %w: %w", ErrCorrupt, s.err)
 	}
 	return out, nil
+}
+
+// rows reads a list that has the form of a table or, as in version 1 of the
+// format, is an array of objects.
+func rows[T any](d *decoder, t *table[T], hint int, item func(*T)) []T {
+	if d.scan.space() == '[' {
+		return list(&d.scan, hint, item)
+	}
+	return t.read(d, hint)
 }
 
 // list reads an array, and nil for null. The hint only sets the first
@@ -145,7 +159,7 @@ func (d *decoder) queue(q *model.QueueSample) {
 			d.polls(&q.Busy)
 			seen |= 16
 		case "work":
-			d.runs(q.Work[:])
+			d.counts(q.Work[:])
 			seen |= 32
 		case "sample_every":
 			q.SampleEvery, seen = uint32(s.uint(math.MaxUint32)), seen|64
@@ -301,7 +315,7 @@ func (d *decoder) app(a *model.AppSample) {
 				break
 			}
 			a.Waits = new([model.WorkBuckets]uint64)
-			d.runs(a.Waits[:])
+			d.counts(a.Waits[:])
 		case "events":
 			a.Events = d.count()
 		case "full":
@@ -367,12 +381,13 @@ func (d *decoder) histogram() *model.Histogram {
 		return nil
 	}
 	out := new(model.Histogram)
-	d.runs(out.Counts[:])
+	d.counts(out.Counts[:])
 	return out
 }
 
-// runs reads what appendRuns writes into counts, which are zero. Runs may come
-// in any order, but no bucket twice.
+// runs reads counts as version 1 of the format has them, runs of [first bucket,
+// count, count, ...], into counts, which are zero. Runs may come in any order,
+// but no bucket twice.
 func (d *decoder) runs(counts []uint64) {
 	s := &d.scan
 	if !s.open('[') {

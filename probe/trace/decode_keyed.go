@@ -12,9 +12,8 @@ type keyed[V any] struct {
 	value V
 }
 
-// byQueue reads what appendByQueue writes.
-func byQueue[V any](d *decoder, item func(*keyed[V])) map[model.Queue]V {
-	items := list(&d.scan, d.queues, item)
+// byQueue makes a map of items, nil of nil.
+func byQueue[V any](d *decoder, items []keyed[V]) map[model.Queue]V {
 	if items == nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (d *decoder) latency() *model.Latency {
 		case "source":
 			out.Source, seen = s.str(), seen|1
 		case "histogram":
-			d.runs(out.Histogram.Counts[:])
+			d.counts(out.Histogram.Counts[:])
 			seen |= 2
 		default:
 			s.skip()
@@ -115,7 +115,7 @@ func (d *decoder) suspension() *model.Suspension {
 		case "flushed":
 			out.Flushed, seen = s.uint(math.MaxUint64), seen|8
 		case "length":
-			d.runs(out.Length.Counts[:])
+			d.counts(out.Length.Counts[:])
 			seen |= 16
 		default:
 			s.skip()

@@ -26,6 +26,10 @@ var (
 	ErrSchema = errors.New("unsupported trace schema")
 	// ErrNotTrace: the file does not begin with a trace header.
 	ErrNotTrace = errors.New("not an autotune trace")
+	// ErrNoSample: there is no sample, or none in the time asked for.
+	ErrNoSample = errors.New("no sample")
+	// ErrConditions: recordings under different conditions do not compare.
+	ErrConditions = errors.New("recorded under different conditions")
 	// ErrStuck: the disk has not answered for as long as the writer may wait.
 	ErrStuck = errors.New("the disk does not answer")
 	// ErrClosed: the writer or reader was closed.
@@ -35,6 +39,8 @@ var (
 // FrameError is damage in one frame. Err is, or wraps, [ErrChecksum],
 // [ErrCorrupt], [ErrMissing] or [ErrTooLarge].
 type FrameError struct {
+	// File is the file's name where several are read as one; empty otherwise.
+	File string
 	// Frame counts the zstd frames of the file from 0, the header's. After a
 	// skipped frame it counts what was found, not what was written.
 	Frame int
@@ -44,7 +50,7 @@ type FrameError struct {
 }
 
 func (e *FrameError) Error() string {
-	return fmt.Sprintf("trace frame %d at byte %d: %v", e.Frame, e.Offset, e.Err)
+	return fmt.Sprintf("%strace frame %d at byte %d: %v", filePrefix(e.File), e.Frame, e.Offset, e.Err)
 }
 
 func (e *FrameError) Unwrap() error { return e.Err }
@@ -52,6 +58,8 @@ func (e *FrameError) Unwrap() error { return e.Err }
 // TruncatedError tells where a trace is cut off. It wraps [ErrTruncated] and
 // [io.ErrUnexpectedEOF].
 type TruncatedError struct {
+	// File is as in [FrameError].
+	File string
 	// Frame and Offset are those of the incomplete frame; Bytes is what there
 	// is of it.
 	Frame  int
@@ -60,7 +68,14 @@ type TruncatedError struct {
 }
 
 func (e *TruncatedError) Error() string {
-	return fmt.Sprintf("trace is cut off in frame %d: %d bytes from byte %d on are an incomplete frame", e.Frame, e.Bytes, e.Offset)
+	return fmt.Sprintf("%strace is cut off in frame %d: %d bytes from byte %d on are an incomplete frame", filePrefix(e.File), e.Frame, e.Bytes, e.Offset)
 }
 
 func (e *TruncatedError) Unwrap() []error { return []error{ErrTruncated, io.ErrUnexpectedEOF} }
+
+func filePrefix(file string) string {
+	if file == "" {
+		return ""
+	}
+	return file + ": "
+}

@@ -8,9 +8,12 @@ import (
 	"autotune/model"
 )
 
-// SchemaVersion is the version of the format that this package writes, and the
-// only one that it reads.
-const SchemaVersion = 1
+// SchemaVersion is the version of the format that this package writes. It reads
+// it and the one before, in which every queue and CPU is an object, and counts
+// are runs of decimal numbers.
+const SchemaVersion = 2
+
+const oldestSchemaVersion = 1
 
 // Header is the first line of a trace: what has to be known to read and judge
 // the rest. Nil pointers stand for what is not known.
@@ -41,7 +44,49 @@ type Header struct {
 	Conditions Conditions `json:"conditions"`
 	// Run is what was run; nil for a mere recording.
 	Run *Run `json:"run"`
+	// Part is which part of a recording this is; nil where it is all of it.
+	Part *Part `json:"part"`
+	// Edits are what was made of the recording since, the first one first; nil
+	// for a trace as it was recorded.
+	Edits []Edit `json:"edits"`
 }
+
+// Part places one file of a recording that was written in several, each of
+// which is a trace by itself.
+type Part struct {
+	// Recording is the same random text in all parts of a recording, and in
+	// those of no other.
+	Recording string `json:"recording"`
+	// Number counts the parts from 0.
+	Number int `json:"number"`
+	// Samples and Others count the records in the parts before.
+	Samples uint64 `json:"samples_before"`
+	Others  uint64 `json:"others_before"`
+}
+
+// follows reports whether the part comes right after another.
+func (p *Part) follows(before *Part) bool {
+	return p != nil && before != nil && p.Recording == before.Recording && p.Number == before.Number+1
+}
+
+// Edit is one thing that was done to a trace after it was recorded.
+type Edit struct {
+	Op     EditOp `json:"op"`
+	Detail string `json:"detail"`
+}
+
+// EditOp is a kind of [Edit].
+type EditOp string
+
+// The kinds of edits. A trace that was cut does not begin as its run did, and
+// one that was imported had no run.
+const (
+	EditCut       EditOp = "cut"
+	EditMerge     EditOp = "merge"
+	EditAnonymize EditOp = "anonymize"
+	EditImport    EditOp = "import"
+	EditSalvage   EditOp = "salvage"
+)
 
 // Probe is one probe of the source.
 type Probe struct {
@@ -245,34 +290,34 @@ func marshalHeader(h Header) ([]byte, error) {
 	return line, nil
 }
 
-func parseHeader(line []byte) (Header, error) {
+func parseHeader(line []byte) (Header, int, error) {
 	var version struct {
 		Kind          Kind `json:"kind"`
 		SchemaVersion *int `json:"schema_version"`
 	}
 	if err := json.Unmarshal(line, &version); err != nil || version.Kind != KindHeader || version.SchemaVersion == nil {
-		return Header{}, fmt.Errorf("%w: its first line is not a header", ErrNotTrace)
+		return Header{}, 0, fmt.Errorf("%w: its first line is not a header", ErrNotTrace)
 	}
 	if err := checkSchema(*version.SchemaVersion); err != nil {
-		return Header{}, err
+		return Header{}, 0, err
 	}
 	var h headerLine
 	if err := json.Unmarshal(line, &h); err != nil {
-		return Header{}, fmt.Errorf("decode trace header: %w: %w", ErrCorrupt, err)
+		return Header{}, 0, fmt.Errorf("decode trace header: %w: %w", ErrCorrupt, err)
 	}
 	if want := currentHistogramRule(); h.Histogram != want {
-		return Header{}, fmt.Errorf("%w: histogram rule %+v, this build has %+v", ErrSchema, h.Histogram, want)
+		return Header{}, 0, fmt.Errorf("%w: histogram rule %+v, this build has %+v", ErrSchema, h.Histogram, want)
 	}
-	return h.Header, nil
+	return h.Header, *version.SchemaVersion, nil
 }
 
 func checkSchema(version int) error {
 	switch {
-	case version == SchemaVersion:
-		return nil
 	case version > SchemaVersion:
-		return fmt.Errorf("%w: version %d, and this build reads %d: use a newer autotune", ErrSchema, version, SchemaVersion)
+		return fmt.Errorf("%w: version %d, and this build reads %d to %d: use a newer autotune", ErrSchema, version, oldestSchemaVersion, SchemaVersion)
+	case version < oldestSchemaVersion:
+		return fmt.Errorf("%w: version %d, and this build reads %d to %d: use the autotune that recorded it", ErrSchema, version, oldestSchemaVersion, SchemaVersion)
 	default:
-		return fmt.Errorf("%w: version %d, and this build reads %d: use the autotune that recorded it", ErrSchema, version, SchemaVersion)
+		return nil
 	}
 }

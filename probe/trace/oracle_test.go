@@ -3,6 +3,10 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"autotune/model"
@@ -13,18 +17,18 @@ import (
 // timed against.
 
 type oracleSample struct {
-	Kind    Kind           `json:"kind"`
-	At      int64          `json:"at_ns"`
-	Span    int64          `json:"span_ns"`
-	Queues  []oracleQueue  `json:"queues"`
-	CPUs    []oracleCPU    `json:"cpus"`
-	Apps    []oracleApp    `json:"apps"`
-	Latency *oracleLatency `json:"latency"`
-	Lost    uint64         `json:"lost_events"`
-	Active  []oracleActive `json:"active"`
-	NAPIs   []oracleNAPI   `json:"napi_ids"`
-	Absent  []oracleAbsent `json:"absent"`
-	Probe   *oracleProbe   `json:"probe"`
+	Kind    Kind                     `json:"kind"`
+	At      int64                    `json:"at_ns"`
+	Span    int64                    `json:"span_ns"`
+	Queues  oracleRows[oracleQueue]  `json:"queues"`
+	CPUs    oracleRows[oracleCPU]    `json:"cpus"`
+	Apps    []oracleApp              `json:"apps"`
+	Latency *oracleLatency           `json:"latency"`
+	Lost    uint64                   `json:"lost_events"`
+	Active  oracleRows[oracleActive] `json:"active"`
+	NAPIs   oracleRows[oracleNAPI]   `json:"napi_ids"`
+	Absent  []oracleAbsent           `json:"absent"`
+	Probe   *oracleProbe             `json:"probe"`
 }
 
 type oracleProbe struct {
@@ -33,49 +37,130 @@ type oracleProbe struct {
 	PollEvery uint32 `json:"poll_every"`
 }
 
-type oracleSuspension struct {
-	Started uint64     `json:"started"`
-	Resumed uint64     `json:"resumed"`
-	Expired uint64     `json:"expired"`
-	Flushed uint64     `json:"flushed"`
-	Length  [][]uint64 `json:"length"`
+// oracleRows are columns read as objects, by transposing the JSON.
+type oracleRows[T any] []T
+
+func (o *oracleRows[T]) UnmarshalJSON(data []byte) error {
+	*o = nil
+	var columns map[string][]json.RawMessage
+	if err := json.Unmarshal(data, &columns); err != nil || columns == nil {
+		return err
+	}
+	*o = oracleRows[T]{}
+	for i := range columns[slices.Min(slices.Collect(maps.Keys(columns)))] {
+		row := map[string]json.RawMessage{}
+		for name, values := range columns {
+			row[name] = values[i]
+		}
+		text, err := json.Marshal(row)
+		if err != nil {
+			return err
+		}
+		*o = append(*o, *new(T))
+		if err := json.Unmarshal(text, &(*o)[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type oracleQueue struct {
 	Queue       model.Queue  `json:"queue"`
 	NAPIID      uint32       `json:"napi_id"`
-	Softirq     oraclePolls  `json:"softirq"`
-	Thread      oraclePolls  `json:"thread"`
-	Busy        oraclePolls  `json:"busy"`
-	Work        [][]uint64   `json:"work"`
-	Timer       *oracleTimer `json:"timer"`
 	ThreadTime  *int64       `json:"thread_time_ns"`
-	RingWait    [][]uint64   `json:"ring_wait"`
-	SocketWait  [][]uint64   `json:"socket_wait"`
-	Service     [][]uint64   `json:"service"`
-	Delay       [][]uint64   `json:"delay"`
+	Work        oracleCounts `json:"work"`
+	RingWait    oracleCounts `json:"ring_wait"`
+	SocketWait  oracleCounts `json:"socket_wait"`
+	Service     oracleCounts `json:"service"`
+	Delay       oracleCounts `json:"delay"`
 	SampleEvery uint32       `json:"sample_every"`
+	Netpoll     *uint64      `json:"netpoll"`
+	Unmasked    *uint64      `json:"unmasked"`
+	Interrupts  *uint64      `json:"interrupts"`
+	SoftirqTime *int64       `json:"softirq_time_ns"`
+	Length      oracleCounts `json:"suspension_length"`
 
-	TimerSoftirq *oraclePolls      `json:"timer_softirq"`
-	TimerThread  *oraclePolls      `json:"timer_thread"`
-	Netpoll      *uint64           `json:"netpoll"`
-	Takeovers    *model.Takeovers  `json:"takeovers"`
-	Unmasked     *uint64           `json:"unmasked"`
-	Interrupts   *uint64           `json:"interrupts"`
-	SoftirqTime  *int64            `json:"softirq_time_ns"`
-	Suspension   *oracleSuspension `json:"suspension"`
+	// numbers has the other columns by name.
+	numbers map[string]uint64
 }
 
-type oraclePolls struct {
-	Polls   uint64 `json:"polls"`
-	Packets uint64 `json:"packets"`
-	Empty   uint64 `json:"empty"`
-	Full    uint64 `json:"full"`
+func (q *oracleQueue) UnmarshalJSON(data []byte) error {
+	type plain oracleQueue
+	if err := json.Unmarshal(data, (*plain)(q)); err != nil {
+		return err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	q.numbers = map[string]uint64{}
+	for name, value := range all {
+		var n *uint64
+		if json.Unmarshal(value, &n) == nil && n != nil {
+			q.numbers[name] = *n
+		}
+	}
+	return nil
 }
 
-type oracleTimer struct {
-	Arms  uint64 `json:"arms"`
-	Fires uint64 `json:"fires"`
+func (q *oracleQueue) has(name string) bool {
+	_, ok := q.numbers[name]
+	return ok
+}
+
+func (q *oracleQueue) polls(loop string) *model.PollCounts {
+	if !q.has(loop + "_polls") {
+		return nil
+	}
+	return &model.PollCounts{
+		Polls: q.numbers[loop+"_polls"], Packets: q.numbers[loop+"_packets"],
+		Empty: q.numbers[loop+"_empty"], Full: q.numbers[loop+"_full"],
+	}
+}
+
+// oracleCounts are packed counts: runs of a first bucket and its counts. It is
+// written by the format's description, not by its decoder.
+type oracleCounts [][]uint64
+
+func (c *oracleCounts) UnmarshalJSON(data []byte) error {
+	var text *string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	if text == nil {
+		*c = nil
+		return nil
+	}
+	*c = oracleCounts{}
+	var numbers []uint64
+	for rest := *text; rest != ""; {
+		if digit := strings.Index(packedDigits, rest[:1]); digit >= 0 {
+			numbers, rest = append(numbers, uint64(digit)), rest[1:]
+		} else if decimal, after, ok := strings.Cut(rest[1:], "~"); rest[0] == '~' && ok {
+			n, err := strconv.ParseUint(decimal, 10, 64)
+			if err != nil {
+				return err
+			}
+			numbers, rest = append(numbers, n), after
+		} else {
+			escape, digit := strings.Index(packedEscapes, rest[:1]), strings.Index(packedDigits, rest[1:2])
+			numbers, rest = append(numbers, uint64(62+62*escape+digit)), rest[2:]
+		}
+	}
+	for i := 1; i < len(numbers); i++ {
+		if d := numbers[i]; d%2 == 0 {
+			numbers[i] = d / 2
+		} else {
+			numbers[i] = -((d-1)/2 + 1)
+		}
+		if i > 1 {
+			numbers[i] += numbers[i-1]
+		}
+	}
+	if numbers != nil {
+		*c = append(*c, numbers)
+	}
+	return nil
 }
 
 type oracleCPU struct {
@@ -98,7 +183,7 @@ type oracleApp struct {
 	PID      int             `json:"pid"`
 	Comm     string          `json:"comm"`
 	CPU      int64           `json:"cpu_ns"`
-	Waits    [][]uint64      `json:"waits"`
+	Waits    oracleCounts    `json:"waits"`
 	Contexts []oracleContext `json:"contexts"`
 
 	Events    *uint64          `json:"events"`
@@ -119,8 +204,8 @@ type oracleContext struct {
 }
 
 type oracleLatency struct {
-	Source    string     `json:"source"`
-	Histogram [][]uint64 `json:"histogram"`
+	Source    string       `json:"source"`
+	Histogram oracleCounts `json:"histogram"`
 }
 
 type oracleActive struct {
@@ -153,7 +238,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 	}
 	out := model.Sample{At: time.Duration(in.At), Span: time.Duration(in.Span), Lost: in.Lost}
 	var bad error
-	fill := func(counts []uint64, runs [][]uint64) {
+	fill := func(counts []uint64, runs oracleCounts) {
 		for _, run := range runs {
 			for i, n := range run[min(1, len(run)):] {
 				at := run[0] + uint64(i)
@@ -165,7 +250,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 			}
 		}
 	}
-	histogram := func(runs [][]uint64) *model.Histogram {
+	histogram := func(runs oracleCounts) *model.Histogram {
 		if runs == nil {
 			return nil
 		}
@@ -179,18 +264,31 @@ func oracleDecode(line []byte) (model.Sample, error) {
 	for _, q := range in.Queues {
 		sample := model.QueueSample{
 			Queue: q.Queue, NAPIID: q.NAPIID,
-			Softirq: model.PollCounts(q.Softirq), Thread: model.PollCounts(q.Thread), Busy: model.PollCounts(q.Busy),
-			Timer: (*model.TimerCounts)(q.Timer), ThreadTime: (*time.Duration)(q.ThreadTime),
-			RingWait: histogram(q.RingWait), SocketWait: histogram(q.SocketWait),
+			Softirq: *q.polls("softirq"), Thread: *q.polls("thread"), Busy: *q.polls("busy"),
+			ThreadTime: (*time.Duration)(q.ThreadTime),
+			RingWait:   histogram(q.RingWait), SocketWait: histogram(q.SocketWait),
 			Service: histogram(q.Service), Delay: histogram(q.Delay),
 			SampleEvery:  q.SampleEvery,
-			TimerSoftirq: (*model.PollCounts)(q.TimerSoftirq), TimerThread: (*model.PollCounts)(q.TimerThread),
-			Netpoll: q.Netpoll, Takeovers: q.Takeovers, Unmasked: q.Unmasked, Interrupts: q.Interrupts,
+			TimerSoftirq: q.polls("timer_softirq"), TimerThread: q.polls("timer_thread"),
+			Netpoll: q.Netpoll, Unmasked: q.Unmasked, Interrupts: q.Interrupts,
 			SoftirqTime: (*time.Duration)(q.SoftirqTime),
 		}
-		if p := q.Suspension; p != nil {
-			sample.Suspension = &model.Suspension{Started: p.Started, Resumed: p.Resumed, Expired: p.Expired, Flushed: p.Flushed}
-			fill(sample.Suspension.Length.Counts[:], p.Length)
+		if q.has("timer_arms") {
+			sample.Timer = &model.TimerCounts{Arms: q.numbers["timer_arms"], Fires: q.numbers["timer_fires"]}
+		}
+		if q.has("interrupt_to_timer") {
+			sample.Takeovers = &model.Takeovers{
+				InterruptToTimer: q.numbers["interrupt_to_timer"], InterruptToApplication: q.numbers["interrupt_to_application"],
+				TimerToInterrupt: q.numbers["timer_to_interrupt"], TimerToApplication: q.numbers["timer_to_application"],
+				ApplicationToInterrupt: q.numbers["application_to_interrupt"], ApplicationToTimer: q.numbers["application_to_timer"],
+			}
+		}
+		if q.has("suspension_started") {
+			sample.Suspension = &model.Suspension{
+				Started: q.numbers["suspension_started"], Resumed: q.numbers["suspension_resumed"],
+				Expired: q.numbers["suspension_expired"], Flushed: q.numbers["suspension_flushed"],
+			}
+			fill(sample.Suspension.Length.Counts[:], q.Length)
 		}
 		fill(sample.Work[:], q.Work)
 		out.Queues = append(out.Queues, sample)

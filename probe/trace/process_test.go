@@ -160,3 +160,45 @@ func TestZstdAndJqReadATrace(t *testing.T) {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
+
+// The functions that the documentation offers to jq agree with the decoder.
+func TestTheFunctionsForJqReadATrace(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: CI has to try docs/trace.jq", err)
+		}
+		t.Skipf("%v: docs/trace.jq was not tried", err)
+	}
+	source := newRealistic(4, 3)
+	source.packets, source.every = 40000, 1
+	s := source.next()
+	s.Queues[1].Delay = nil
+	s.Queues[2].Delay = new(model.Histogram)
+	s.Queues[0].Delay.Counts[3], s.Queues[0].Delay.Counts[200] = 5, 123456
+	cmd := exec.Command("jq", "-c", "-L", "../../docs", `include "trace"; queues | [.at_ns, .queue, .softirq_packets, (.delay | unpack), (.work | unpack)]`)
+	cmd.Stdin = bytes.NewReader(newEncoder().append(nil, &s))
+	got, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := func(counts []uint64) string {
+		var out []string
+		for i, n := range counts {
+			if n > 0 {
+				out = append(out, fmt.Sprintf("[%d,%d]", i, n))
+			}
+		}
+		return "[" + strings.Join(out, ",") + "]"
+	}
+	want := ""
+	for _, q := range s.Queues {
+		delay := "null"
+		if q.Delay != nil {
+			delay = pairs(q.Delay.Counts[:])
+		}
+		want += fmt.Sprintf("[%d,%q,%d,%s,%s]\n", s.At, q.Queue, q.Softirq.Packets, delay, pairs(q.Work[:]))
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

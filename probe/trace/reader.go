@@ -52,6 +52,7 @@ type Reader struct {
 	zstd    *zstd.Decoder
 	decoder decoder
 	header  Header
+	schema  int
 	stats   Stats
 
 	// content is the decompressed frame, rest its part not yet delivered.
@@ -69,6 +70,12 @@ type Reader struct {
 	// skipped.
 	resumed bool
 	err     error
+	// path is the file being read where there are several, more those after
+	// it.
+	path string
+	more []string
+	// part is the number of the file being read.
+	part *Part
 }
 
 // Open opens the trace file path and reads its header. The reader must be
@@ -128,10 +135,10 @@ func (r *Reader) start() error {
 	if len(line) > maxLineBytes {
 		return fmt.Errorf("trace header: %w", ErrTooLarge)
 	}
-	header, err := parseHeader(line)
+	header, schema, err := parseHeader(line)
 	switch {
 	case err == nil:
-		r.header = header
+		r.header, r.schema = header, schema
 		r.rest = r.rest[min(len(line)+1, len(r.rest)):]
 		r.sequence = 1
 		r.resumed = false
@@ -153,6 +160,10 @@ func looksLikeFrame(b []byte) bool {
 
 // Header returns the trace's first line.
 func (r *Reader) Header() Header { return r.header }
+
+// SchemaVersion returns the version of the format that the trace is in; 0 where
+// a salvage had to go without the header.
+func (r *Reader) SchemaVersion() int { return r.schema }
 
 // Stats returns what was met so far.
 func (r *Reader) Stats() Stats {
@@ -216,11 +227,14 @@ func (r *Reader) Records() iter.Seq2[Record, error] {
 }
 
 // Record returns the next record of a kind that carries something: a sample,
-// the outcome of an apply, a journal entry, conditions or a gap. Its errors are those of [Reader.Next].
+// the outcome of an apply, a journal entry, conditions, events or a gap. Its errors
+// are those of [Reader.Next].
 func (r *Reader) Record() (Record, error) {
 	for r.err == nil {
 		if len(r.rest) == 0 {
-			r.err = r.load()
+			if r.err = r.load(); r.err != nil {
+				r.err = r.nextPart(r.err)
+			}
 			continue
 		}
 		line, rest, _ := bytes.Cut(r.rest, []byte("\n"))
@@ -244,7 +258,7 @@ func (r *Reader) Record() (Record, error) {
 // damage makes err that of the current frame, and notes and forgives it when
 // salvaging: the rest of the frame is skipped.
 func (r *Reader) damage(err error) error {
-	frameErr := &FrameError{Frame: r.frame, Offset: r.offset, Err: err}
+	frameErr := &FrameError{File: r.path, Frame: r.frame, Offset: r.offset, Err: err}
 	if !r.options.Salvage || errors.Is(err, ErrSchema) {
 		return frameErr
 	}
@@ -308,23 +322,23 @@ func (r *Reader) loadFrame() error {
 		return io.EOF
 	case errors.Is(err, errCut):
 		if r.frames.frameAfter() {
-			return &FrameError{Frame: number, Offset: offset, Err: fmt.Errorf("%w: its length cannot be right", ErrCorrupt)}
+			return &FrameError{File: r.path, Frame: number, Offset: offset, Err: fmt.Errorf("%w: its length cannot be right", ErrCorrupt)}
 		}
-		return &TruncatedError{Frame: number, Offset: offset, Bytes: int64(r.frames.end - r.frames.start)}
+		return &TruncatedError{File: r.path, Frame: number, Offset: offset, Bytes: int64(r.frames.end - r.frames.start)}
 	case errors.Is(err, ErrCorrupt) && r.frames.atZero():
 		n, all := r.frames.zeros()
 		if all {
-			return &TruncatedError{Frame: number, Offset: offset, Bytes: n}
+			return &TruncatedError{File: r.path, Frame: number, Offset: offset, Bytes: n}
 		}
-		return &FrameError{Frame: number, Offset: offset, Err: err}
+		return &FrameError{File: r.path, Frame: number, Offset: offset, Err: err}
 	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrTooLarge):
-		return &FrameError{Frame: number, Offset: offset, Err: err}
+		return &FrameError{File: r.path, Frame: number, Offset: offset, Err: err}
 	case err != nil:
 		return fmt.Errorf("read trace: %w", err)
 	}
 	r.content, err = r.zstd.DecodeAll(frame, r.content[:0])
 	if err != nil {
-		return &FrameError{Frame: number, Offset: offset, Err: decompressError(err)}
+		return &FrameError{File: r.path, Frame: number, Offset: offset, Err: decompressError(err)}
 	}
 	r.frames.advance(len(frame))
 	r.frame, r.offset = number, offset
@@ -393,6 +407,14 @@ func (r *Reader) decode(line []byte) (Record, bool, error) {
 		record.At, record.Conditions = in.At, &in.Conditions
 		r.other()
 		return record, true, nil
+	case KindEvents:
+		events, err := r.decoder.events(line)
+		if err != nil {
+			return Record{}, false, err
+		}
+		record.Events = &events
+		r.other()
+		return record, true, nil
 	case KindGap:
 		var in gapLine
 		if err := unmarshal(line, &in); err != nil {
@@ -455,7 +477,7 @@ func (r *Reader) frameStart(line []byte) error {
 		if !r.options.Salvage {
 			return err
 		}
-		if err := r.forgive(&FrameError{Frame: r.frame, Offset: r.offset, Err: err}); err != nil {
+		if err := r.forgive(&FrameError{File: r.path, Frame: r.frame, Offset: r.offset, Err: err}); err != nil {
 			return err
 		}
 		r.missing(Gap{Samples: in.Samples, Others: in.Others})

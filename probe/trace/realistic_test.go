@@ -18,6 +18,8 @@ type realistic struct {
 	// that are followed, as one in so many.
 	packets float64
 	every   int
+	// all fills in what a kernel where every probe works tells too.
+	all bool
 }
 
 func newRealistic(seed uint64, queues int) *realistic {
@@ -71,7 +73,48 @@ func (r *realistic) next() model.Sample {
 		}
 		s.Apps = append(s.Apps, app)
 	}
+	if r.all {
+		r.complete(&s)
+	}
 	return s
+}
+
+// complete adds what [probe.Source] reports where every probe works.
+func (r *realistic) complete(s *model.Sample) {
+	some := func(median float64) uint64 { return uint64(r.lognormal(median, 0.4)) }
+	cost := time.Duration(some(4e6))
+	s.Probe = &model.ProbeSample{Cost: &cost, Budget: 10 * time.Millisecond, PollEvery: 1}
+	for i := range s.Queues {
+		q := &s.Queues[i]
+		part := func(n uint64) uint64 { return uint64(float64(n) * r.rand.Float64()) }
+		q.TimerSoftirq = &model.PollCounts{Polls: part(q.Softirq.Polls), Packets: part(q.Softirq.Packets), Empty: part(q.Softirq.Empty)}
+		q.TimerThread = &model.PollCounts{}
+		none, unmasked, interrupts := uint64(0), some(30), part(q.Softirq.Polls)
+		q.Netpoll, q.Unmasked, q.Interrupts = &none, &unmasked, &interrupts
+		q.Takeovers = &model.Takeovers{
+			InterruptToTimer: some(40), InterruptToApplication: some(20), TimerToInterrupt: some(40),
+			TimerToApplication: some(20), ApplicationToInterrupt: some(20), ApplicationToTimer: some(20),
+		}
+		softirq := time.Duration(some(20e6))
+		q.SoftirqTime = &softirq
+		q.Suspension = &model.Suspension{Started: some(30), Resumed: some(30)}
+		for range q.Suspension.Started {
+			q.Suspension.Length.Add(time.Duration(r.lognormal(200e3, 0.8)), 1)
+		}
+	}
+	for i := range s.CPUs {
+		c := &s.CPUs[i]
+		irqs, transmit := some(900), some(300)
+		irq, idle, thread := time.Duration(some(2e6)), time.Duration(some(1e6)), 10*time.Millisecond*time.Duration(r.rand.IntN(3))
+		c.HardIRQs, c.HardIRQ, c.HardIRQIdle, c.Ksoftirqd, c.TransmitOnly = &irqs, &irq, &idle, &thread, &transmit
+	}
+	for i := range s.Apps {
+		a := &s.Apps[i]
+		events, full := some(60000), some(10)
+		a.Events, a.Full = &events, &full
+		a.BusyPolls = &model.BusyPolls{Polls: some(9000), Packets: some(20000)}
+		a.Cgroup, a.Selected = "/system.slice/memcached@"+string(rune('0'+i))+".service", true
+	}
 }
 
 func (r *realistic) queue(i int) model.QueueSample {

@@ -19,6 +19,7 @@ const (
 	KindApply      Kind = "apply"
 	KindJournal    Kind = "journal"
 	KindConditions Kind = "conditions"
+	KindEvents     Kind = "events"
 	KindGap        Kind = "gap"
 	KindEnd        Kind = "end"
 )
@@ -37,6 +38,8 @@ type Record struct {
 	// since boot.
 	Conditions *Conditions
 	At         time.Duration
+	// Events is set for [KindEvents].
+	Events *model.Events
 	// Gap is set for [KindGap].
 	Gap Gap
 }

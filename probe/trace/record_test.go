@@ -21,7 +21,7 @@ func FuzzRecord(f *testing.F) {
 		string(outcome), `{"kind":"apply","wanted":null,"read_back":null,"failures":[{"queue":"1:2:3","op":"x"}],"error":"y","whole":false}`,
 		`{"kind":"journal","entry":{"why":"}"}}`, `{"kind":"journal","entry":}`, `{"kind":"journal","entry":1,"entry":2}`, `{"entry":[],"kind":"journal"}`,
 		`{"kind":"gap","lost_samples":1,"lost_others":18446744073709551615}`, `{"kind":"end","samples":1,"others":0}`,
-		`{"kind":"frame","schema_version":1,"frame":0,"samples_before":0,"others_before":0}`, `{"kind":"later","x":[{}]}`,
+		`{"kind":"frame","schema_version":2,"frame":0,"samples_before":0,"others_before":0}`, `{"kind":"later","x":[{}]}`,
 		`{"kind":"conditions","at_ns":5,"devices":[{"napis":[{"queue":"1:2:3","cpus":[1]}]}],"cpus":null}`,
 	} {
 		f.Add([]byte(seed))

@@ -16,12 +16,20 @@ type Source interface {
 	Next(context.Context) (model.Sample, error)
 }
 
+// Sink takes the records of a trace: a [Writer], or a [Series] of them.
+type Sink interface {
+	Write(model.Sample) error
+	WriteEntry(json.RawMessage) error
+	WriteOutcome(Outcome) error
+	WriteConditions(time.Duration, Conditions) error
+}
+
 // Tee writes to a trace what passes it: the samples of a source, and with
 // [Tee.Actuator], [Tee.WriteConditions] and [Tee.WriteEntry] the rest of a run. A failed write never
 // ends the run: it is counted and reported.
 type Tee struct {
 	source Source
-	writer *Writer
+	sink   Sink
 	report func(error)
 
 	mu     sync.Mutex
@@ -34,8 +42,8 @@ type Tee struct {
 // NewTee returns a tee of source into w. Report, if not nil, is called with the
 // first error and, after writes succeeded again, with the next first one; it
 // runs between two samples and must be quick. The tee closes neither.
-func NewTee(source Source, w *Writer, report func(error)) *Tee {
-	return &Tee{source: source, writer: w, report: report}
+func NewTee(source Source, w Sink, report func(error)) *Tee {
+	return &Tee{source: source, sink: w, report: report}
 }
 
 // Next returns source's next sample and its error, unchanged.
@@ -44,7 +52,7 @@ func (t *Tee) Next(ctx context.Context) (model.Sample, error) {
 	if err != nil {
 		return sample, err
 	}
-	t.note(t.writer.Write(sample))
+	t.note(t.sink.Write(sample))
 	return sample, nil
 }
 
@@ -59,17 +67,17 @@ type actuatorTee struct {
 // Apply returns the actuator's answer, unchanged.
 func (a *actuatorTee) Apply(ctx context.Context, want model.Config) (model.Config, error) {
 	got, err := a.actuator.Apply(ctx, want)
-	a.tee.note(a.tee.writer.WriteOutcome(NewOutcome(want, got, err)))
+	a.tee.note(a.tee.sink.WriteOutcome(NewOutcome(want, got, err)))
 	return got, err
 }
 
 // WriteConditions writes conditions; see [Writer.WriteConditions].
 func (t *Tee) WriteConditions(at time.Duration, c Conditions) {
-	t.note(t.writer.WriteConditions(at, c))
+	t.note(t.sink.WriteConditions(at, c))
 }
 
 // WriteEntry writes a journal entry; see [Writer.WriteEntry].
-func (t *Tee) WriteEntry(entry json.RawMessage) { t.note(t.writer.WriteEntry(entry)) }
+func (t *Tee) WriteEntry(entry json.RawMessage) { t.note(t.sink.WriteEntry(entry)) }
 
 func (t *Tee) note(err error) {
 	t.mu.Lock()

@@ -56,8 +56,9 @@ type Writer struct {
 	file file
 	disk disk
 	// size is the length of the complete frames in file.
-	size int64
-	zstd *zstd.Encoder
+	size    int64
+	zstd    *zstd.Encoder
+	encoder *encoder
 	// lines is the text that is not written yet, frame the buffer for its
 	// compressed form.
 	lines, frame []byte
@@ -117,7 +118,7 @@ func newWriter(dst io.Writer, file file, header Header, options Options) (*Write
 	if err != nil {
 		return nil, fmt.Errorf("make zstd encoder: %w", err)
 	}
-	w := &Writer{options: options, dst: dst, file: file, zstd: encoder}
+	w := &Writer{options: options, dst: dst, file: file, zstd: encoder, encoder: newEncoder()}
 	line, err := marshalHeader(header)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,11 @@ func (w *Writer) Write(s model.Sample) error {
 		return ErrClosed
 	}
 	first := w.pending.Samples == 0
-	if err := w.add(func(b []byte) []byte { return appendSample(b, &s) }, Gap{Samples: 1}); err != nil {
+	if !fits(&s) {
+		w.lose(Gap{Samples: 1})
+		return fmt.Errorf("write trace sample of more than %d queues or CPUs: %w", maxRows, ErrTooLarge)
+	}
+	if err := w.add(func(b []byte) []byte { return w.encoder.append(b, &s) }, Gap{Samples: 1}); err != nil {
 		return err
 	}
 	if first {
@@ -207,6 +212,42 @@ func (w *Writer) WriteConditions(at time.Duration, c Conditions) error {
 		return fmt.Errorf("encode conditions: %w", err)
 	}
 	return w.addLine(func(b []byte) []byte { return append(b, line...) })
+}
+
+// WriteGap notes records that the recording lacks from here on: what a trace
+// that this one is made from could not write, or what lies between two of them.
+func (w *Writer) WriteGap(g Gap) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	// A gap is told at the beginning of a frame.
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.lost.add(g)
+	return nil
+}
+
+// WriteRecord adds a record as a reader yields it.
+func (w *Writer) WriteRecord(r Record) error {
+	switch r.Kind {
+	case KindSample:
+		return w.Write(r.Sample)
+	case KindApply:
+		return w.WriteOutcome(*r.Outcome)
+	case KindJournal:
+		return w.WriteEntry(r.Entry)
+	case KindConditions:
+		return w.WriteConditions(r.At, *r.Conditions)
+	case KindEvents:
+		return w.WriteEvents(*r.Events)
+	case KindGap:
+		return w.WriteGap(r.Gap)
+	default:
+		return fmt.Errorf("write trace record: kind %q is not one that readers yield", r.Kind)
+	}
 }
 
 func (w *Writer) addLine(line func([]byte) []byte) error {

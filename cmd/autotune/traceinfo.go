@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"autotune/model"
+	"autotune/probe/trace"
+)
+
+type traceInfoCmd struct {
+	Files   []string `arg:"" name:"trace" help:"Traces, each by itself."`
+	Salvage bool     `help:"Skip damaged frames and count the rest."`
+	JSON    bool     `help:"One object per line." name:"json"`
+}
+
+// traceInfo is what a trace holds, in the output of trace info --json.
+type traceInfo struct {
+	Kind          string        `json:"kind"` // "trace_info"
+	File          string        `json:"file"`
+	SchemaVersion int           `json:"schema_version"`
+	Version       string        `json:"autotune_version"`
+	Host          string        `json:"host"`
+	Linux         string        `json:"kernel"`
+	Machine       string        `json:"machine"`
+	Started       *time.Time    `json:"started_wall"`
+	Interval      time.Duration `json:"interval_ns"`
+	// Begin and End are since boot; null without samples.
+	Begin *time.Duration `json:"begin_ns"`
+	End   *time.Duration `json:"end_ns"`
+	Span  time.Duration  `json:"span_ns"`
+	// Samples, Applies, Entries and Changes of conditions are the records.
+	Samples   uint64 `json:"samples"`
+	Applies   uint64 `json:"applies"`
+	Entries   uint64 `json:"journal_entries"`
+	Changes   uint64 `json:"conditions_changes"`
+	Frames    int    `json:"frames"`
+	TextBytes int64  `json:"text_bytes"`
+	// LostEvents were dropped by the probes.
+	LostEvents uint64           `json:"lost_events"`
+	Processes  int              `json:"processes"`
+	Queues     []traceInfoQueue `json:"queues"`
+	Probes     []trace.Probe    `json:"probes"`
+	Conditions trace.Conditions `json:"conditions"`
+	Policy     *string          `json:"recorded_policy"`
+	Applied    *bool            `json:"recorded_apply"`
+	Part       *trace.Part      `json:"part"`
+	Edits      []trace.Edit     `json:"edits"`
+	Skipped    []string         `json:"skipped"`
+	Missing    trace.Gap        `json:"missing"`
+	Trace      traceState       `json:"trace"`
+}
+
+type traceInfoQueue struct {
+	Queue   model.Queue `json:"queue"`
+	Ifname  *string     `json:"ifname"`
+	Samples uint64      `json:"samples"`
+	Polls   uint64      `json:"polls"`
+	Packets uint64      `json:"packets"`
+	Delays  uint64      `json:"delay_samples"`
+	Changes uint64      `json:"settings_changes"`
+}
+
+// Run implements the command. It exits with 1 where a trace is damaged.
+func (c *traceInfoCmd) Run(ctx context.Context, std streams) error {
+	failed := false
+	for _, path := range c.Files {
+		r, err := trace.Open(path, trace.ReaderOptions{AllowTruncated: true, Salvage: c.Salvage})
+		if err != nil {
+			return usageError(err)
+		}
+		p := newLateProgress(std.err, "reading "+path)
+		info := infoOf(path, r, trace.Summarize(ctx, r, p.read))
+		p.clear()
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, r.Close())
+		}
+		if err := errors.Join(r.Close(), c.print(std.out, info)); err != nil {
+			return err
+		}
+		failed = failed || info.Trace.Damage != nil
+	}
+	if failed {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+func (c *traceInfoCmd) print(w io.Writer, info traceInfo) error {
+	if c.JSON {
+		return printJSON(w, info)
+	}
+	return info.write(w)
+}
+
+func infoOf(path string, r *trace.Reader, s trace.Summary) traceInfo {
+	h := s.Header
+	info := traceInfo{
+		Kind: "trace_info", File: path, SchemaVersion: r.SchemaVersion(), Version: h.AutotuneVersion,
+		Host: h.Host, Linux: h.Kernel, Machine: h.Machine, Started: h.StartedWall, Interval: h.Interval,
+		Span: s.Span, Samples: s.Stats.Samples, Applies: s.Applies, Entries: s.Entries, Changes: s.Conditions,
+		Frames: s.Stats.Frames, TextBytes: s.Stats.Bytes, LostEvents: s.LostEvents, Processes: s.Processes,
+		Queues: []traceInfoQueue{}, Probes: h.Probes, Conditions: h.Conditions,
+		Part: h.Part, Edits: h.Edits, Skipped: []string{}, Missing: s.Stats.Missing, Trace: stateOf(s.Stats, s.Damage),
+	}
+	if s.Stats.Samples > 0 {
+		info.Begin, info.End = &s.Begin, &s.Last
+	}
+	if h.Run != nil {
+		info.Policy, info.Applied = &h.Run.Policy, &h.Run.Apply
+	}
+	names := tracedIfnames(h)
+	for _, q := range s.Queues {
+		line := traceInfoQueue{
+			Queue: q.Queue, Samples: q.Samples, Polls: q.Polls.Polls, Packets: q.Polls.Packets, Delays: q.Delays, Changes: q.Changes,
+		}
+		if name, ok := names[deviceOf(q.Queue)]; ok {
+			line.Ifname = &name
+		}
+		info.Queues = append(info.Queues, line)
+	}
+	for _, damage := range s.Stats.Damaged {
+		info.Skipped = append(info.Skipped, damage.Error())
+	}
+	return info
+}
+
+// tracedDevice identifies a device of a trace.
+type tracedDevice struct {
+	netns   uint64
+	ifindex int
+}
+
+func deviceOf(q model.Queue) tracedDevice { return tracedDevice{q.Netns, q.Ifindex} }
+
+func tracedIfnames(h trace.Header) map[tracedDevice]string {
+	names := map[tracedDevice]string{}
+	for _, d := range h.Conditions.Devices {
+		names[tracedDevice{d.Netns, d.Ifindex}] = d.Ifname
+	}
+	return names
+}
+
+func (i traceInfo) write(w io.Writer) error {
+	head := replayHead{File: i.File, Host: i.Host, Kernel: i.Linux, Started: i.Started, Recorded: i.Policy, Applied: i.Applied}
+	fmt.Fprintln(w, head)
+	fmt.Fprintf(w, "  format version %d, written by autotune %s, %s of text in %d frames\n", i.SchemaVersion, i.Version, byteText(i.TextBytes), i.Frames)
+	if i.Part != nil {
+		fmt.Fprintf(w, "  part %d of recording %s, after %d samples\n", i.Part.Number, i.Part.Recording, i.Part.Samples)
+	}
+	for _, e := range i.Edits {
+		fmt.Fprintf(w, "  %s: %s\n", e.Op, e.Detail)
+	}
+	if i.Begin != nil {
+		fmt.Fprintf(w, "  %d samples of about %v, %v in all, from %v to %v since boot\n",
+			i.Samples, i.Interval, i.Span.Round(time.Millisecond), i.Begin.Round(time.Millisecond), i.End.Round(time.Millisecond))
+	}
+	if i.Applies+i.Entries > 0 {
+		fmt.Fprintf(w, "  %d decisions, settings written after %d samples\n", i.Entries, i.Applies)
+	}
+	fmt.Fprintf(w, "  %d processes received; %d events lost by the probes; conditions changed %d times\n", i.Processes, i.LostEvents, i.Changes)
+	if len(i.Queues) > 0 {
+		t := newTable(w, "  DEVICE", "QUEUE", "SAMPLES", "POLLS", "PACKETS", "DELAYS", "SETTINGS CHANGED")
+		for _, q := range i.Queues {
+			t.row("  "+orDash(q.Ifname), fmt.Sprint(q.Queue.Index), fmt.Sprint(q.Samples), fmt.Sprint(q.Polls), fmt.Sprint(q.Packets), fmt.Sprint(q.Delays), fmt.Sprint(q.Changes))
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	var works []string
+	for _, p := range i.Probes {
+		if p.State == model.FindingOK {
+			works = append(works, p.Name)
+			continue
+		}
+		fmt.Fprintf(w, "  %s %s: %s\n", p.Name, p.State, p.Detail)
+	}
+	if len(works) > 0 {
+		fmt.Fprintf(w, "  probes: %s\n", strings.Join(works, ", "))
+	}
+	for _, s := range i.Skipped {
+		fmt.Fprintf(w, "  skipped: %s\n", s)
+	}
+	if i.Missing != (trace.Gap{}) {
+		fmt.Fprintf(w, "  missing with it: %d samples and %d other records\n", i.Missing.Samples, i.Missing.Others)
+	}
+	_, err := fmt.Fprint(w, strings.TrimPrefix(i.Trace.text(i.File)+"\n", "\n"))
+	return err
+}
