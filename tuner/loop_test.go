@@ -333,6 +333,25 @@ func TestRepeatedOrdersAreThinned(t *testing.T) {
 	}
 }
 
+func TestAnOrderRefusedForAnotherReasonIsJournalledAtOnce(t *testing.T) {
+	suspend := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 50 * us, IRQSuspendTimeout: 20 * time.Millisecond}
+	b := newBench(t, 1, always(suspend, model.PurposeOrder), func(o *tuner.Options) { o.HoldEvery = 0 })
+	for _, contexts := range [][]model.EpollContext{nil, nil, {{FD: 5, Prefer: true, NAPIIDs: []uint32{8193, 8194}}}, {{FD: 5, Prefer: true, NAPIIDs: []uint32{8193, 8194}}}} {
+		s := b.sample(same(steady()))
+		s.Apps = []model.AppSample{{PID: 7, Comm: "memcached", Contexts: contexts}}
+		b.step(s)
+	}
+	var why []string
+	for _, e := range *b.journal {
+		if e.Verdict == model.VerdictRefused {
+			why = append(why, e.Why)
+		}
+	}
+	if len(why) != 2 || !strings.Contains(why[0], "no application") || !strings.Contains(why[1], "mixes") {
+		t.Errorf("refused for %q, want once for no application and once for a mixed one", why)
+	}
+}
+
 func TestSameSamplesAndSeedGiveTheSameBytes(t *testing.T) {
 	for _, spec := range []string{"random:seed=7", "aimd"} {
 		t.Run(spec, func(t *testing.T) {

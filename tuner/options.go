@@ -43,8 +43,8 @@ type Options struct {
 	Absence time.Duration
 	// HoldEvery is how often a hold is journalled again while the same guard
 	// holds the same settings for the same policy purpose, or the same order is
-	// refused or only advised; everything else is always journalled. Zero stands for 10 s, a negative value
-	// for every window.
+	// refused for the same reason, or only advised; everything else is always
+	// journalled. Zero stands for 10 s, a negative value for every window.
 	HoldEvery time.Duration
 
 	Evidence  EvidenceOptions

@@ -62,8 +62,11 @@ type held struct {
 	from    model.Settings
 	// proposed is what an order asks for; zero for a hold.
 	proposed model.Settings
-	purpose  model.Purpose
-	at       time.Duration
+	// why an order was refused; empty otherwise, since what a guard says of a
+	// hold has its measurements.
+	why     string
+	purpose model.Purpose
+	at      time.Duration
 }
 
 // record is what was seen of one setting.

@@ -71,8 +71,11 @@ func (l *Loop) recordThinned(t *turn, r ruling) error {
 		return l.record(e)
 	}
 	now := held{valid: true, guard: r.guard, verdict: r.verdict, from: t.active, proposed: r.proposed, purpose: r.purpose, at: e.At}
-	if !order {
+	switch {
+	case !order:
 		now.proposed = model.Settings{}
+	case r.verdict == model.VerdictRefused:
+		now.why = e.Why
 	}
 	same := *last
 	same.at = now.at
