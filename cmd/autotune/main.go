@@ -41,6 +41,8 @@ type cli struct {
 	Export     exportCmd     `cmd:"" help:"Write a trace as CSV or Parquet."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate one setting, a table, a fit, or a check against this kernel."`
 	Busypoll   busypollCmd   `cmd:"" help:"How running processes busy poll: list, or set."`
+	Compare    compareCmd    `cmd:"" help:"Compare policies on simulated scenarios, with intervals, tables and plots."`
+	Explain    explainCmd    `cmd:"" help:"One decision of a journal or trace in full."`
 	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version."`
