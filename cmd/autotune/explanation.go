@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -188,6 +190,9 @@ func (e *explanation) text() string {
 	if d.Guard == "" {
 		row("", "no guard intervened")
 	}
+	for _, other := range e.others() {
+		row(other[0], "%s", other[1])
+	}
 	if e.previous != nil {
 		row("before", "%s", briefly(&e.previous.entry))
 	}
@@ -199,6 +204,23 @@ func (e *explanation) text() string {
 	}
 	_ = t.Flush() // a strings.Builder takes everything
 	return b.String()
+}
+
+// others are the fields of the decision that this version does not know, by
+// name: a later one may say more than is laid out here.
+func (e *explanation) others() [][2]string {
+	known, fields := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	text, err := json.Marshal(e.it.entry)
+	if err != nil || json.Unmarshal(text, &known) != nil || json.Unmarshal(e.it.raw, &fields) != nil {
+		return nil
+	}
+	var out [][2]string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if _, ok := known[name]; !ok && name != "kind" {
+			out = append(out, [2]string{name, string(fields[name])})
+		}
+	}
+	return out
 }
 
 // trend compares with the decision before.

@@ -21,6 +21,9 @@ import (
 const (
 	plotWidth  = 11 * vg.Inch
 	plotHeight = 2.6 * vg.Inch
+	// legendRoom is the share of the horizontal axis that is kept free for the
+	// legend.
+	legendRoom = 0.14
 	// timelinePoints bounds the points of a line.
 	timelinePoints = 480
 )
@@ -131,13 +134,18 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 			p.Add(l)
 		}
 	}
+	if math.IsInf(bottom, 1) {
+		return svg(p, plotWidth, plotHeight)
+	}
 	limit, err := line(plotter.XYs{{X: 100 * maxViolating, Y: bottom}, {X: 100 * maxViolating, Y: max(top, bottom+0.1)}}, color.NRGBA{0xb4, 0x23, 0x2f, 0xff}, []vg.Length{3, 3}, 1)
 	if err != nil {
 		return "", err
 	}
 	p.Add(limit)
 	p.Legend.Add("1% of windows", limit)
-	p.X.Min = min(p.X.Min, 0)
+	// The legend stands beside the points.
+	p.X.Min, p.X.Max = min(p.X.Min, 0), p.X.Max+legendRoom*max(p.X.Max, 1)
+	p.Y.Min, p.Y.Max = p.Y.Min-0.05*(p.Y.Max-p.Y.Min), p.Y.Max+0.05*(p.Y.Max-p.Y.Min)
 	return svg(p, plotWidth, 3.4*vg.Inch)
 }
 
@@ -195,7 +203,6 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 	var out []template.HTML
 	for _, panel := range panels {
 		p := newPlot(panel.title, "s", panel.unit)
-		p.Legend.Left = true
 		end := 0.0
 		for _, c := range cells {
 			if panel.only != "" && c.Contender != panel.only {
@@ -224,7 +231,7 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 			p.Add(l)
 			p.Legend.Add("SLO", l)
 		}
-		p.Y.Min = 0
+		p.X.Min, p.X.Max, p.Y.Min = 0, (1+legendRoom)*end, 0
 		element, err := svg(p, plotWidth, plotHeight)
 		if err != nil {
 			return nil, err
@@ -238,6 +245,7 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 // stretched: the vertical axis is the share above, logarithmic.
 func (r *Report) cdfPlot(scenario string) (template.HTML, error) {
 	p := newPlot("", "delay, us", "share of requests above")
+	p.Legend.Top, p.Legend.Left = false, true
 	const least = 1e-5
 	low, high := math.Inf(1), 0.0
 	for _, c := range r.Plan.contenders() {
