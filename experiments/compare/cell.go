@@ -2,7 +2,6 @@ package compare
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -107,13 +106,12 @@ type stepper interface {
 
 // policyDriver lets a policy decide, with or without the guards.
 type policyDriver struct {
-	lens *lens
 	loop stepper
 }
 
 func (d *policyDriver) before(context.Context, int, *sim.Simulator) error { return nil }
 func (d *policyDriver) after(ctx context.Context, s model.Sample) error {
-	return d.loop.Step(ctx, d.lens.see(s))
+	return d.loop.Step(ctx, s)
 }
 
 // tally counts decisions. It implements [tuner.Journal].
@@ -163,7 +161,11 @@ func (p *prepared) run(ctx context.Context, table *steady, scenario int, seed ui
 		if err != nil {
 			return fail(err)
 		}
-		cell, err := p.fixedCell(ctx, s, windows, seed, c.name, published.NAPI)
+		setting := published.NAPI
+		if p.Regime == RegimeSteer {
+			setting.BusyPoll = p.at(setting.GROFlushTimeout).BusyPoll
+		}
+		cell, err := p.fixedCell(ctx, s, windows, seed, c.name, setting)
 		if err != nil {
 			return fail(err)
 		}
@@ -196,7 +198,7 @@ func (p *prepared) run(ctx context.Context, table *steady, scenario int, seed ui
 		if err != nil {
 			return nil, err
 		}
-		d := &policyDriver{lens: p.Plant.lens(seed)}
+		d := &policyDriver{}
 		if !p.Guarded {
 			d.loop = newBare(pol, host, p.objective())
 			return d, nil
@@ -239,7 +241,6 @@ func (p *prepared) simulate(ctx context.Context, cell *Cell, s sim.Scenario, win
 	if err != nil {
 		return err
 	}
-	var before sim.Totals
 	var active model.Config
 	cell.Windows = make([]Window, 0, windows)
 	for w := range windows {
@@ -250,38 +251,56 @@ func (p *prepared) simulate(ctx context.Context, cell *Cell, s sim.Scenario, win
 		if err != nil {
 			return err
 		}
-		now := host.Totals()
-		window := p.window(w, &sample, now, before)
+		now := p.truth(host)
+		window := p.window(w, &now)
 		window.note(sample.Active, active)
-		active, before = sample.Active, now
+		active = sample.Active
+		cell.Dropped += now.dropped
 		if w >= p.Skip {
-			cell.Delay.Merge(&sample.Latency.Histogram)
+			cell.Delay.Merge(&now.delay)
 		}
-		if err := d.after(ctx, sample); err != nil && !errors.Is(err, tuner.ErrNoQueue) {
+		if err := d.after(ctx, sample); err != nil {
 			return err
 		}
 		window.Refused, window.Exploring = t.refused, t.exploring
 		t.refused, t.exploring = 0, 0
 		cell.Windows = append(cell.Windows, window)
 	}
-	cell.Dropped = before.Dropped
 	return nil
 }
 
-func (p *prepared) window(index int, s *model.Sample, now, before sim.Totals) Window {
-	w := Window{
-		Index: index, Due: now.Due - before.Due, Served: now.Served - before.Served,
-		Cycles: math.Round(now.Cycles - before.Cycles), Packets: now.Packets - before.Packets,
+// truth is what happened in a window, of which a sample is a measurement.
+type truth struct {
+	due, served, packets, dropped uint64
+	cycles                        float64
+	delay                         model.Histogram
+}
+
+func (p *prepared) truth(s *sim.Simulator) truth {
+	r := s.Window()
+	seconds := r.Span.Seconds()
+	t := truth{
+		due: uint64(math.Round(r.OfferedQPS * seconds)), served: uint64(math.Round(r.QPS * seconds)),
+		packets: r.Packets, dropped: r.Dropped, delay: r.Latency,
+		cycles: r.Utilisation * seconds * float64(p.Queues) * p.preset.Host.ClockMHz * 1e6,
 	}
-	h := &s.Latency.Histogram
-	if h.Count() > 0 {
-		q, m := int64(h.Quantile(p.Quantile)), int64(h.Quantile(0.5))
+	if p.Latency == LatencyServer {
+		t.delay = r.Delay
+	}
+	return t
+}
+
+// short reports whether less was served than the load calls for.
+func (t *truth) short() bool { return float64(t.served) < minAchieved*float64(t.due) }
+
+func (p *prepared) window(index int, t *truth) Window {
+	w := Window{Index: index, Due: t.due, Served: t.served, Cycles: math.Round(t.cycles), Packets: t.packets, Violating: t.short()}
+	if t.delay.Count() > 0 {
+		q, m := int64(t.delay.Quantile(p.Quantile)), int64(t.delay.Quantile(0.5))
 		w.Quantile, w.Median = &q, &m
-		w.Violating = time.Duration(q) > p.SLO
-		w.Late = late(h, p.SLO)
-	}
-	if float64(w.Served) < minAchieved*float64(w.Due) {
-		w.Violating = true
+		w.Violating = w.Violating || time.Duration(q) > p.SLO
+		// Where delays are of sampled requests, so is the share of late ones.
+		w.Late = math.Round(late(&t.delay, p.SLO)/float64(t.delay.Count())*float64(t.served)*100) / 100
 	}
 	return w
 }

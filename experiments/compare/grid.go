@@ -14,6 +14,8 @@ const (
 	// suspendTimeout is that of the published runs. It bounds the harm of an
 	// application that is stuck, and has no effect otherwise.
 	suspendTimeout = 20 * time.Millisecond
+	// busyBudget is the packets per busy poll of the published runs.
+	busyBudget = 64
 )
 
 // grid returns the settings that references choose from: plain interrupts, and
@@ -33,8 +35,11 @@ func (p *Plan) at(flush time.Duration) model.Settings {
 		DeferHardIRQs:   uint32(max(5, min(100, 2*time.Millisecond/flush))),
 		GROFlushTimeout: flush,
 	}
-	if p.Regime == RegimeSuspend {
+	if p.Regime != RegimeDeferral {
 		s.IRQSuspendTimeout = suspendTimeout
+	}
+	if p.Regime == RegimeSteer {
+		s.BusyPoll = model.BusyPoll{Prefer: true, Budget: busyBudget}
 	}
 	return s
 }
@@ -43,7 +48,7 @@ func (p *Plan) at(flush time.Duration) model.Settings {
 func (p *Plan) host(s model.Settings) sim.Case {
 	c := sim.Case{Name: s.String(), NAPI: s}
 	if p.Regime == RegimeSuspend {
-		c.Wait = sim.Wait{Prefer: true, Budget: 64}
+		c.Wait = sim.Wait{Prefer: true, Budget: busyBudget}
 	}
 	return c
 }

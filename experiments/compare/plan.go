@@ -25,7 +25,9 @@ const (
 	// RegimeSuspend: the application prefers busy polling by itself, so that
 	// interrupts may be suspended.
 	RegimeSuspend Regime = "suspend"
-	// RegimeDeferral: it does not, and interrupts can only be deferred.
+	// RegimeSteer: it does not, but may be made to, by the settings.
+	RegimeSteer Regime = "steer"
+	// RegimeDeferral: neither, so that interrupts can only be deferred.
 	RegimeDeferral Regime = "deferral"
 )
 
@@ -123,8 +125,8 @@ func (p *Plan) prepare() (*prepared, error) {
 		return bad("%d windows are not in 1 to %d", p.Windows, maxWindows)
 	case p.Skip < 0 || p.Skip >= p.Windows:
 		return bad("of %d windows %d cannot be skipped", p.Windows, p.Skip)
-	case p.Regime != RegimeSuspend && p.Regime != RegimeDeferral:
-		return bad("regime %q; there are suspend and deferral", p.Regime)
+	case p.Regime != RegimeSuspend && p.Regime != RegimeSteer && p.Regime != RegimeDeferral:
+		return bad("regime %q; there are suspend, steer and deferral", p.Regime)
 	case p.Latency != LatencyClient && p.Latency != LatencyServer:
 		return bad("latency %q; there are client and server", p.Latency)
 	case !(p.LoadScale > 0) || math.IsInf(p.LoadScale, 0):
@@ -175,7 +177,9 @@ func (p *Plan) prepare() (*prepared, error) {
 		}
 	}
 	out.Plan = *p
-	out.preset = p.Plant.preset(preset, p.Queues)
+	if out.preset, err = p.Plant.preset(preset, p.Queues); err != nil {
+		return bad("%w", err)
+	}
 	return out, nil
 }
 
@@ -197,7 +201,6 @@ func (p *prepared) scenario(i int, seed uint64) (sim.Scenario, int, error) {
 	if err != nil {
 		return s, 0, err
 	}
-	s.Load = p.Plant.load(s.Load, p.Queues)
 	return s, n, nil
 }
 

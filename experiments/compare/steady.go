@@ -77,7 +77,7 @@ type steady struct {
 // steadyKey is what the table of steady states depends on.
 func (p *prepared) steadyKey() string {
 	return digest([]any{
-		steadyVersion, p.Program, p.preset, p.Regime, p.Latency, p.Queues, p.Quantile, p.Interval, p.Plant.Skew, p.LoadScale, p.MaxFlush,
+		steadyVersion, p.Program, p.preset, p.Regime, p.Latency, p.Queues, p.Quantile, p.Interval, p.LoadScale, p.MaxFlush,
 	})
 }
 
@@ -207,30 +207,30 @@ func (p *prepared) steadyCell(ctx context.Context, setting model.Settings, load 
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%v at %v", setting, load)
 	windows := min(steadyMost, max(steadyLeast, int(steadySpan/p.Interval)))
-	s, err := sim.New(p.options(p.host(setting), p.Plant.load(sim.Constant(load), p.Queues), h.Sum64(), steadyWarmup))
+	s, err := sim.New(p.options(p.host(setting), sim.Constant(load), h.Sum64(), steadyWarmup))
 	if err != nil {
 		return steadyCell{}, err
 	}
 	var quantiles []float64
-	var before sim.Totals
+	var total truth
 	short := 0
 	for range windows {
-		sample, err := s.Next(ctx)
-		if err != nil {
+		if _, err := s.Next(ctx); err != nil {
 			return steadyCell{}, err
 		}
-		now := s.Totals()
-		if float64(now.Served-before.Served) < minAchieved*float64(now.Due-before.Due) {
+		now := p.truth(s)
+		if now.short() {
 			short++
 		}
-		if h := &sample.Latency.Histogram; h.Count() > 0 {
-			quantiles = append(quantiles, float64(h.Quantile(p.Quantile)))
+		if now.delay.Count() > 0 {
+			quantiles = append(quantiles, float64(now.delay.Quantile(p.Quantile)))
 		}
-		before = now
+		total.served += now.served
+		total.cycles += now.cycles
 	}
 	c := steadyCell{Short: float64(short) / float64(windows)}
-	if before.Served > 0 {
-		c.Cycles = before.Cycles / float64(before.Served)
+	if total.served > 0 {
+		c.Cycles = total.cycles / float64(total.served)
 	}
 	if len(quantiles) < 2 {
 		c.Quantile = saturatedPenaltyQuantile
@@ -244,6 +244,7 @@ func (p *prepared) steadyCell(ctx context.Context, setting model.Settings, load 
 func (p *prepared) options(start sim.Case, load sim.Load, seed uint64, warmup time.Duration) sim.Options {
 	o := sim.Options{
 		Preset: p.preset, Case: start, Load: load, Seed: seed, Window: p.Interval, Warmup: warmup, Workers: 1,
+		Selected: p.Regime == RegimeSteer, SampleEvery: uint32(p.Plant.SampleEvery), Noise: p.Plant.Noise,
 	}
 	if p.Latency == LatencyClient {
 		o.Latency = sim.LatencyClient
