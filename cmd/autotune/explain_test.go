@@ -166,3 +166,26 @@ func TestExplainShowsWhatItDoesNotKnow(t *testing.T) {
 		t.Errorf("exit code %d, %q: %s", code, out, errs)
 	}
 }
+
+// TestExplainReadsATraceAsItsJournal explains the same run from both.
+func TestExplainReadsATraceAsItsJournal(t *testing.T) {
+	path, journal := recordRun(t, newTroubled(1, 2, 200), "random", true)
+	file := filepath.Join(t.TempDir(), "journal.jsonl")
+	writeText(t, file, journal)
+	var got [2]explanationLine
+	for i, from := range []string{path, file} {
+		code, out, errs := call(t, "explain", from, "--queue", "1", "--json")
+		if code != exitDone {
+			t.Fatalf("%s: exit code %d: %s", from, code, errs)
+		}
+		if err := json.Unmarshal([]byte(out), &got[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(got[0].Decision) == 0 || string(got[0].Decision) != string(got[1].Decision) || string(got[0].Previous) != string(got[1].Previous) {
+		t.Errorf("the trace has\n%s\nand the journal\n%s", got[0].Decision, got[1].Decision)
+	}
+	if !strings.Contains(string(got[0].Run), "random") {
+		t.Errorf("the trace's run is %s", got[0].Run)
+	}
+}

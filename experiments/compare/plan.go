@@ -22,12 +22,12 @@ var ErrPlan = errors.New("not a comparison")
 type Regime string
 
 const (
-	// RegimeSuspend: the application prefers busy polling by itself, so that
-	// interrupts may be suspended.
+	// RegimeSuspend has an application that prefers busy polling by itself, so
+	// that interrupts may be suspended.
 	RegimeSuspend Regime = "suspend"
-	// RegimeSteer: it does not, but may be made to, by the settings.
+	// RegimeSteer has one that does not, but may be made to by the settings.
 	RegimeSteer Regime = "steer"
-	// RegimeDeferral: neither, so that interrupts can only be deferred.
+	// RegimeDeferral has neither, so that interrupts can only be deferred.
 	RegimeDeferral Regime = "deferral"
 )
 

@@ -74,8 +74,8 @@ func newPlot(title, x, y string) *plot.Plot {
 }
 
 // svg renders a plot as an element to be put into a page.
-func svg(p *plot.Plot, width, height vg.Length) (template.HTML, error) {
-	c := vgsvg.New(width, height)
+func svg(p *plot.Plot, height vg.Length) (template.HTML, error) {
+	c := vgsvg.New(plotWidth, height)
 	p.Draw(draw.New(c))
 	var out bytes.Buffer
 	if _, err := c.WriteTo(&out); err != nil {
@@ -135,7 +135,7 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 		}
 	}
 	if math.IsInf(bottom, 1) {
-		return svg(p, plotWidth, plotHeight)
+		return svg(p, plotHeight)
 	}
 	limit, err := line(plotter.XYs{{X: 100 * maxViolating, Y: bottom}, {X: 100 * maxViolating, Y: max(top, bottom+0.1)}}, color.NRGBA{0xb4, 0x23, 0x2f, 0xff}, []vg.Length{3, 3}, 1)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 	// The legend stands beside the points.
 	p.X.Min, p.X.Max = min(p.X.Min, 0), p.X.Max+legendRoom*max(p.X.Max, 1)
 	p.Y.Min, p.Y.Max = p.Y.Min-0.05*(p.Y.Max-p.Y.Min), p.Y.Max+0.05*(p.Y.Max-p.Y.Min)
-	return svg(p, plotWidth, 3.4*vg.Inch)
+	return svg(p, 3.4*vg.Inch)
 }
 
 // timelinePlots show one seed over time: load, delay, cost and setting.
@@ -232,7 +232,7 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 			p.Legend.Add("SLO", l)
 		}
 		p.X.Min, p.X.Max, p.Y.Min = 0, (1+legendRoom)*end, 0
-		element, err := svg(p, plotWidth, plotHeight)
+		element, err := svg(p, plotHeight)
 		if err != nil {
 			return nil, err
 		}
@@ -293,5 +293,5 @@ func (r *Report) cdfPlot(scenario string) (template.HTML, error) {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = min(low, slo), max(high, slo), least, 1
 	}
-	return svg(p, plotWidth, 3.4*vg.Inch)
+	return svg(p, 3.4*vg.Inch)
 }
