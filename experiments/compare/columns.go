@@ -53,6 +53,8 @@ func columns() []column {
 		f("settling_windows", func(m *Metrics) float64 { return m.Settling }),
 		f("changes_per_queue", func(m *Metrics) float64 { return m.Changes }),
 		f("change_steps", func(m *Metrics) float64 { return m.ChangeSteps }),
+		{"rest_windows", func(m *Metrics) any { return m.RestWindows }},
+		f("changes_per_60_rest_windows", func(m *Metrics) float64 { return m.RestChanges }),
 		{"refused", func(m *Metrics) any { return m.Refused }},
 		{"exploring_queues_max", func(m *Metrics) any { return m.Exploring }},
 		{"dropped_packets", func(m *Metrics) any { return m.Dropped }},
@@ -173,6 +175,7 @@ func (r *Report) WriteSummaryCSV(w io.Writer) error {
 		{"regret_cycles_per_request", func(s *Summary) stats.Interval { return s.Regret }},
 		{"changes_per_queue", func(s *Summary) stats.Interval { return s.Changes }},
 		{"change_steps", func(s *Summary) stats.Interval { return s.ChangeSteps }},
+		{"changes_per_60_rest_windows", func(s *Summary) stats.Interval { return s.RestChanges }},
 		{"refused", func(s *Summary) stats.Interval { return s.Refused }},
 	}
 	c := csv.NewWriter(w)

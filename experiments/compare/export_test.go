@@ -6,6 +6,7 @@ var (
 	LoadChanges = loadChanges
 	Offered     = offered
 	Late        = late
+	AtRest      = atRest
 	Seeded      = seeded
 )
 

@@ -86,7 +86,7 @@ func (r *Report) page() (htmlPage, error) {
 				interval(m.SavingOverBase, 100, 0), interval(m.SavingOverFixed, 100, 0),
 				strings.Join([]string{interval1(m.P50, 0), interval1(m.P99, 0), optional(m.Max, 0)}, " / "),
 				optional(m.WorstWindow, 0), interval1(m.Regret.Map(func(v float64) float64 { return v / 1e3 }), 2),
-				settlingText(m), interval1(m.Changes, 1), interval1(m.ChangeSteps, 1), interval1(m.Refused, 1),
+				settlingText(m), interval1(m.Changes, 1), interval1(m.ChangeSteps, 1), interval1(m.RestChanges, 1), interval1(m.Refused, 1),
 			}})
 		}
 		var err error
@@ -140,7 +140,7 @@ const pageTemplate = `<!DOCTYPE html>
 <h2>{{.Name}}</h2>
 <p class="muted">{{.About}}</p>
 <div class="scroll"><table>
-<tr><th>contender</th><th>violating windows %</th><th>violating requests %</th><th>excess us&middot;s</th><th>kcycles / request</th><th>vs best-static %</th><th>vs oracle %</th><th>of oracle's saving over base %</th><th>over fixed %</th><th>p50 / p99 / max us</th><th>worst window us</th><th>regret kcycles</th><th>settling, windows</th><th>changes / queue</th><th>steps each</th><th>refused</th></tr>
+<tr><th>contender</th><th>violating windows %</th><th>violating requests %</th><th>excess us&middot;s</th><th>kcycles / request</th><th>vs best-static %</th><th>vs oracle %</th><th>of oracle's saving over base %</th><th>over fixed %</th><th>p50 / p99 / max us</th><th>worst window us</th><th>regret kcycles</th><th>settling, windows</th><th>changes / queue</th><th>steps each</th><th>changes / 60 windows at rest</th><th>refused</th></tr>
 {{range .Rows}}<tr{{if .Policy}} class="policy"{{end}}><td>{{.Name}}</td>{{range .Cells}}<td>{{.}}</td>{{end}}</tr>
 {{end}}</table></div>
 <figure>{{.Pareto}}<figcaption>Cost against violations: left and low is better; bars are the intervals.</figcaption></figure>

@@ -47,6 +47,11 @@ type Metrics struct {
 	// Changes is the number of changes of settings per queue, ChangeSteps
 	// their mean size in steps of 25%.
 	Changes, ChangeSteps float64
+	// RestWindows is the number of windows at rest: the load was even in them
+	// and in the 60 before. RestChanges is the number of changes per queue and
+	// 60 such windows.
+	RestWindows int
+	RestChanges float64
 	// Refused is the number of decisions that a guard refused, Exploring the
 	// largest number of queues that moved to learn in one window.
 	Refused, Exploring int
@@ -108,6 +113,7 @@ func (p *Plan) metrics(c *Cell, g group) Metrics {
 	m.SavingOverBase, m.SavingOverFixed = saving(p.cost(g[refBase])), saving(p.cost(g[p.fixed()]))
 	m.Regret = p.regret(c, g[refOracle])
 	m.settle(p, c, g[refOracle])
+	m.rest(judged, p.Queues)
 	return m
 }
 

@@ -71,10 +71,10 @@ func TestMetricsByHand(t *testing.T) {
 		VsBestStatic: cost / 20e3, VsOracle: cost / oracleCost, VsBase: cost / 30e3,
 		SavingOverBase: (30e3 - cost) / (30e3 - oracleCost), SavingOverFixed: (25e3 - cost) / (25e3 - oracleCost),
 		Regret: 3000.0 * 2000 / 30000, LoadChanges: 1, Settling: 3,
-		Changes: 2, ChangeSteps: 3, Refused: 2,
+		Changes: 2, ChangeSteps: 3, Refused: 2, RestChanges: math.NaN(),
 	}
 	ignore := cmpopts.IgnoreFields(compare.Metrics{}, "P50", "P99", "Max")
-	if diff := cmp.Diff(want, m, ignore, cmpopts.IgnoreUnexported(compare.Metrics{}), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+	if diff := cmp.Diff(want, m, ignore, cmpopts.IgnoreUnexported(compare.Metrics{}), cmpopts.EquateApprox(1e-9, 0), cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// Delays are known to a bucket, 12.5% wide.
@@ -158,6 +158,28 @@ func TestLoadChangesAreThoseThatStay(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestRestIsAnEvenLoadOfSixtyWindows(t *testing.T) {
+	windows := make([]compare.Window, 200)
+	for i := range windows {
+		windows[i].Due = uint64(1e6 + 2e4*float64(i%2))
+		if i >= 100 {
+			windows[i].Due = 2e6
+		}
+	}
+	first, count := -1, 0
+	for i, at := range compare.AtRest(windows) {
+		if at && first < 0 {
+			first = i
+		}
+		if at {
+			count++
+		}
+	}
+	if first != 60 || count != 40+40 {
+		t.Errorf("the first window at rest is %d, and %d are; want 60, and 40 of each load", first, count)
 	}
 }
 

@@ -40,6 +40,8 @@ type Summary struct {
 	Settling    *float64       `json:"settling_windows"`
 	Changes     stats.Interval `json:"changes_per_queue"`
 	ChangeSteps stats.Interval `json:"change_steps"`
+	// RestChanges is null where no window was at rest.
+	RestChanges stats.Interval `json:"changes_per_60_rest_windows"`
 	Refused     stats.Interval `json:"refused"`
 	Exploring   int            `json:"exploring_queues_max"`
 }
@@ -111,6 +113,7 @@ func summarise(all []Metrics, bestStatic map[key]float64) Summary {
 	s.Regret = mean(pick(func(m *Metrics) float64 { return m.Regret }))
 	s.Changes = mean(pick(func(m *Metrics) float64 { return m.Changes }))
 	s.ChangeSteps = mean(pick(func(m *Metrics) float64 { return m.ChangeSteps }))
+	s.RestChanges = mean(pick(func(m *Metrics) float64 { return m.RestChanges }))
 	s.Refused = mean(pick(func(m *Metrics) float64 { return float64(m.Refused) }))
 	var settling []float64
 	for i := range all {
@@ -158,6 +161,7 @@ func together(of []Metrics) Metrics {
 		func(m *Metrics) *float64 { return &m.Regret },
 		func(m *Metrics) *float64 { return &m.Changes },
 		func(m *Metrics) *float64 { return &m.ChangeSteps },
+		func(m *Metrics) *float64 { return &m.RestChanges },
 	} {
 		average(f, false)
 	}
@@ -172,12 +176,13 @@ func together(of []Metrics) Metrics {
 	}
 	out.settling = nil
 	out.LoadChanges, out.Unsettled, out.Refused, out.Exploring = 0, 0, 0, 0
-	out.Windows, out.Requests, out.Dropped = 0, 0, 0
+	out.Windows, out.Requests, out.Dropped, out.RestWindows = 0, 0, 0, 0
 	for i := range of {
 		m := &of[i]
 		out.Windows += m.Windows
 		out.Requests += m.Requests
 		out.Dropped += m.Dropped
+		out.RestWindows += m.RestWindows
 		out.LoadChanges += m.LoadChanges
 		out.Unsettled += m.Unsettled
 		out.settling = append(out.settling, m.settling...)

@@ -21,7 +21,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, scenario := range r.rows() {
 		fmt.Fprintf(&b, "\n%s\n", scenario)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "  contender\tviolating windows %\tkcycles/request\tvs best-static %\tvs oracle %\tsaving of oracle's %\tp50/p99 us\tworst window us\tregret kcycles\tsettling\tchanges\trefused")
+		fmt.Fprintln(t, "  contender\tviolating windows %\tkcycles/request\tvs best-static %\tvs oracle %\tsaving of oracle's %\tp50/p99 us\tworst window us\tregret kcycles\tsettling\tchanges\tper 60 at rest\trefused")
 		for i := range r.Summaries {
 			s := &r.Summaries[i]
 			if s.Scenario != scenario {
@@ -32,7 +32,7 @@ func (r *Report) WriteText(w io.Writer) error {
 				interval(s.ViolatingWindows, 100, 1), interval(s.CyclesPerRequest, 1e-3, 2),
 				signed(s.VsBestStatic), signed(s.VsOracle), interval(s.SavingOverBase, 100, 0),
 				interval1(s.P50, 0) + "/" + interval1(s.P99, 0), optional(s.WorstWindow, 0),
-				interval(s.Regret, 1e-3, 2), settlingText(s), interval1(s.Changes, 1), interval1(s.Refused, 1),
+				interval(s.Regret, 1e-3, 2), settlingText(s), interval1(s.Changes, 1), interval1(s.RestChanges, 1), interval1(s.Refused, 1),
 			}, "\t"))
 		}
 		if err := t.Flush(); err != nil {
