@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"image/color"
@@ -134,6 +135,14 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 			p.Add(l)
 		}
 	}
+	if front := r.front(scenario); len(front) > 1 {
+		l, err := line(front, color.Gray{0x99}, []vg.Length{1, 3}, 1)
+		if err != nil {
+			return "", err
+		}
+		p.Add(l)
+		p.Legend.Add("front", l)
+	}
 	if math.IsInf(bottom, 1) {
 		return svg(p, plotHeight)
 	}
@@ -147,6 +156,28 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 	p.X.Min, p.X.Max = min(p.X.Min, 0), p.X.Max+legendRoom*max(p.X.Max, 1)
 	p.Y.Min, p.Y.Max = p.Y.Min-0.05*(p.Y.Max-p.Y.Min), p.Y.Max+0.05*(p.Y.Max-p.Y.Min)
 	return svg(p, 3.4*vg.Inch)
+}
+
+// front returns the steps along those contenders that no other beats in both
+// violations and cost, by estimate.
+func (r *Report) front(scenario string) plotter.XYs {
+	var points plotter.XYs
+	for _, s := range r.Summaries {
+		x, y := s.ViolatingWindows.Estimate, s.CyclesPerRequest.Estimate
+		if s.Scenario == scenario && !math.IsNaN(x) && !math.IsNaN(y) {
+			points = append(points, plotter.XY{X: 100 * x, Y: y / 1e3})
+		}
+	}
+	slices.SortFunc(points, func(a, b plotter.XY) int { return cmp.Or(cmp.Compare(a.X, b.X), cmp.Compare(a.Y, b.Y)) })
+	var out plotter.XYs
+	for _, p := range points {
+		if n := len(out); n == 0 {
+			out = append(out, p)
+		} else if last := out[n-1]; p.Y < last.Y {
+			out = append(out, plotter.XY{X: p.X, Y: last.Y}, p)
+		}
+	}
+	return out
 }
 
 // timelinePlots show one seed over time: load, delay, cost and setting.
