@@ -22,6 +22,7 @@ import (
 type compareCmd struct {
 	Grid  compareGridCmd  `cmd:"" default:"withargs" help:"Run policies and references through simulated scenarios, and say who wins."`
 	Merge compareMergeCmd `cmd:"" help:"Join the shards of a comparison and report."`
+	Table compareTableCmd `cmd:"" help:"One table of several comparisons."`
 }
 
 type compareGridCmd struct {
@@ -205,6 +206,35 @@ func (c *compareMergeCmd) Run(_ context.Context, std streams) error {
 		return err
 	}
 	return printReport(std, c.Output, c.JSON, plan, cells)
+}
+
+type compareTableCmd struct {
+	Directories []string `arg:"" name:"dir" help:"Directories of comparisons."`
+	Contenders  []string `help:"Who is shown; by default the policies and best-static. Separated as --policies are." sep:"none" placeholder:"NAME,..."`
+	Scenarios   bool     `help:"A row per scenario, and not only of all together."`
+	Markdown    bool     `help:"As a Markdown table."`
+	JSON        bool     `help:"One object per line." name:"json"`
+}
+
+// Run implements the command.
+func (c *compareTableCmd) Run(_ context.Context, std streams) error {
+	var names []string
+	for _, list := range c.Contenders {
+		names = append(names, compare.SplitSpecs(list)...)
+	}
+	all, err := compare.Collect(c.Directories, names, c.Scenarios)
+	if err != nil {
+		return comparisonError(err)
+	}
+	if !c.JSON {
+		return compare.WriteCollected(std.out, all, c.Markdown)
+	}
+	for _, row := range all {
+		if err := printJSON(std.out, row); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func same(a, b string) bool {

@@ -34,7 +34,7 @@ func TestCompareReportsAndItsShardsMergeToTheSameBytes(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
-	for _, want := range []string{"best-static", "oracle-transient", "aimd:start=20us,step=4us", "wins/ties/losses", "undecided", "report.html"} {
+	for _, want := range []string{"best-static", "oracle-transient", "aimd:start=20us,step=4us", "undecided", "report.html"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s in:\n%s", want, out)
 		}
@@ -78,6 +78,27 @@ func TestCompareReportsAndItsShardsMergeToTheSameBytes(t *testing.T) {
 		t.Errorf("exit code %d when a shard would be overwritten: %q", code, errs)
 	}
 	explainsWhatCompareKept(t, whole)
+	tabulatesSeveral(t, whole, merged, shards[0])
+}
+
+// tabulatesSeveral puts two comparisons into one table, and no shard.
+func tabulatesSeveral(t *testing.T, a, b, shard string) {
+	code, out, errs := call(t, "compare", "table", a, b, "--contenders", "random,oracle", "--markdown")
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	if rows := strings.Count(out, "\n| "); rows != 5 || !strings.Contains(out, "| whole | constant | random |") || !strings.Contains(out, "| merged | constant | oracle |") {
+		t.Errorf("%d rows after the header, want the rule and two of each:\n%s", rows, out)
+	}
+	code, out, errs = call(t, "compare", "table", a, "--json")
+	if code != exitDone || strings.Count(out, `"kind":"collected"`) != 3 {
+		t.Errorf("exit code %d, %s: want best-static and the policies in\n%s", code, errs, out)
+	}
+	for _, args := range [][]string{{shard}, {a, "--contenders", "nobody"}, {t.TempDir()}} {
+		if code, out, errs := call(t, append([]string{"compare", "table"}, args...)...); code != exitUsage || out != "" || strings.Count(errs, "\n") != 1 {
+			t.Errorf("table %v: exit code %d, printed %q and %q", args, code, out, errs)
+		}
+	}
 }
 
 // explainsWhatCompareKept reads one journal of the comparison.

@@ -125,7 +125,7 @@ const pageTemplate = `<!DOCTYPE html>
 <body><main>
 <h1>Comparison of policies</h1>
 <p class="lead">{{.Plan}}.</p>
-{{if .Few}}<p class="notice">With fewer than 5 seeds intervals do not have their level, and nobody wins.</p>{{end}}
+{{if .Few}}<p class="notice">With fewer than 5 seeds intervals do not have their level: who wins is undecided.</p>{{end}}
 <div class="columns">
 <p>A window violates when its SLO quantile is above the SLO, or when less than 97% of the requests that were due were served. CPU counts all cycles of the simulated cores, what it takes to leave idle states included. Intervals are bootstrapped over the seeds, 90%.</p>
 <p><b>base</b> is the host as found. <b>best-static</b> is, per scenario and seed, the cheapest single setting with at most 1% violating windows, in hindsight; where there is none, the least violating. <b>oracle</b> knows the load of each window as it begins and sets the cheapest setting that holds there in steady state; <b>oracle-transient</b> knows the next window's load too. No policy can know what they do.</p>

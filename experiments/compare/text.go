@@ -16,7 +16,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	p := &r.Plan
 	fmt.Fprintf(&b, "%s\n", p.describe())
 	if p.Seeds < leastSeeds {
-		fmt.Fprintf(&b, "With fewer than %d seeds intervals do not have their level, and nobody wins.\n", leastSeeds)
+		fmt.Fprintf(&b, "With fewer than %d seeds intervals do not have their level: who wins is undecided.\n", leastSeeds)
 	}
 	for _, scenario := range r.rows() {
 		fmt.Fprintf(&b, "\n%s\n", scenario)
@@ -39,8 +39,11 @@ func (r *Report) WriteText(w io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintf(&b, "\nwins/ties/losses over %d scenarios, row against column (first the violating windows beyond 1%%, then CPU; a win only where the 90%% interval excludes zero)\n", len(r.scenarios))
-	r.writeRecord(&b)
+	if p.Seeds >= leastSeeds {
+		fmt.Fprintf(&b, "\nwins/ties/losses over %d %s, row against column (first the violating windows beyond 1%%, then CPU; a win only where the 90%% interval excludes zero)\n",
+			len(r.scenarios), plural(len(r.scenarios), "scenario"))
+		r.writeRecord(&b)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
