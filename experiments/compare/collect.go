@@ -118,7 +118,7 @@ func WriteCollected(w io.Writer, all []Collected, markdown bool) error {
 		row(
 			filepath.Base(all[i].Directory), s.Scenario, s.Contender, interval(s.ViolatingWindows, 100, 1), interval(s.MoreViolating, 100, 1),
 			interval(s.CyclesPerRequest, 1e-3, 2), signed(s.VsBestStatic), signed(s.VsOracle), interval(s.SavingOverBase, 100, 0),
-			optional(s.WorstWindow, 0), settlingText(s), interval1(s.Changes, 1), interval1(s.RestChanges, 1), interval1(s.Refused, 1),
+			optional(s.WorstWindow), settlingText(s), interval1(s.Changes, 1), interval1(s.RestChanges, 1), interval1(s.Refused, 1),
 		)
 	}
 	if err := t.Flush(); err != nil {

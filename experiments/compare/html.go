@@ -84,8 +84,8 @@ func (r *Report) page() (htmlPage, error) {
 				interval(m.ViolatingWindows, 100, 1), interval(m.ViolatingRequests, 100, 2), interval1(m.ExcessArea, 0),
 				interval(m.CyclesPerRequest, 1e-3, 2), signed(m.VsBestStatic), signed(m.VsOracle),
 				interval(m.SavingOverBase, 100, 0), interval(m.SavingOverFixed, 100, 0),
-				strings.Join([]string{interval1(m.P50, 0), interval1(m.P99, 0), optional(m.Max, 0)}, " / "),
-				optional(m.WorstWindow, 0), interval1(m.Regret.Map(func(v float64) float64 { return v / 1e3 }), 2),
+				strings.Join([]string{interval1(m.P50, 0), interval1(m.P99, 0), optional(m.Max)}, " / "),
+				optional(m.WorstWindow), interval1(m.Regret.Map(func(v float64) float64 { return v / 1e3 }), 2),
 				settlingText(m), interval1(m.Changes, 1), interval1(m.ChangeSteps, 1), interval1(m.RestChanges, 1), interval1(m.Refused, 1),
 			}})
 		}

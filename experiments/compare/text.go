@@ -31,7 +31,7 @@ func (r *Report) WriteText(w io.Writer) error {
 				"  " + s.Contender,
 				interval(s.ViolatingWindows, 100, 1), interval(s.CyclesPerRequest, 1e-3, 2),
 				signed(s.VsBestStatic), signed(s.VsOracle), interval(s.SavingOverBase, 100, 0),
-				interval1(s.P50, 0) + "/" + interval1(s.P99, 0), optional(s.WorstWindow, 0),
+				interval1(s.P50, 0) + "/" + interval1(s.P99, 0), optional(s.WorstWindow),
 				interval(s.Regret, 1e-3, 2), settlingText(s), interval1(s.Changes, 1), interval1(s.RestChanges, 1), interval1(s.Refused, 1),
 			}, "\t"))
 		}
@@ -152,11 +152,11 @@ func signed(i stats.Interval) string {
 	return text
 }
 
-func optional(v *float64, decimals int) string {
+func optional(v *float64) string {
 	if v == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.*f", decimals, *v)
+	return fmt.Sprintf("%.0f", *v)
 }
 
 // settlingText tells the median of windows until settled, and how many changes
