@@ -263,6 +263,9 @@ func printReport(std streams, dir string, asJSON bool, plan compare.Plan, cells 
 
 // comparisonError tells wrong use from failure.
 func comparisonError(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: there is no report")
+	}
 	for _, use := range []error{
 		compare.ErrPlan, compare.ErrShards, compare.ErrDirectory, scenarios.ErrUnknown, sim.ErrUnknownPreset,
 	} {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -182,6 +184,20 @@ func TestCompareTakesItsFlagsFromTheConfig(t *testing.T) {
 	writeText(t, path, "[run]\nslo = \"0s\"\n\n[compare]\nregime = \"both\"\n")
 	code, _, errs := call(t, "compare", "--config", path, "-o", t.TempDir())
 	if code != exitUsage || !strings.Contains(errs, `"both"`) {
+		t.Errorf("exit code %d: %q", code, errs)
+	}
+}
+
+func TestAnInterruptedCompareLeavesNothingThatLooksWhole(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	var out, errs bytes.Buffer
+	code := run(ctx, small("-o", dir), &out, &errs)
+	if code != exitFailed || errs.String() != "autotune compare: interrupted: there is no report\n" {
+		t.Errorf("exit code %d: %q", code, errs.String())
+	}
+	if code, _, errs := call(t, "compare", "merge", dir, "-o", t.TempDir()); code != exitUsage || !strings.Contains(errs, "did not finish") {
 		t.Errorf("exit code %d: %q", code, errs)
 	}
 }

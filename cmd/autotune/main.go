@@ -96,7 +96,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		coded = &exitError{code: exitFailed, err: err}
 	}
 	if coded.err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", command.Selected().FullPath(), coded.err)
+		fmt.Fprintf(stderr, "autotune %s: %v\n", commandName(command.Selected()), coded.err)
 	}
 	return coded.code
+}
+
+// commandName returns what was typed for a command: a default command goes by
+// the name of the one above it.
+func commandName(n *kong.Node) string {
+	for n.Parent != nil && n.Parent.DefaultCmd == n {
+		n = n.Parent
+	}
+	if n.Parent != nil && n.Parent.Type != kong.ApplicationNode {
+		return commandName(n.Parent) + " " + n.Name
+	}
+	return n.Name
 }
