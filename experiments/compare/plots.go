@@ -101,7 +101,7 @@ func line(points plotter.XYs, c color.Color, dash []vg.Length, width float64) (*
 
 // paretoPlot shows cost against violations, with intervals.
 func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
-	p := newPlot("", "violating windows, %", "kilocycles per request")
+	p := newPlot("", "violating windows, % (root scale)", "kilocycles per request")
 	top, bottom := 0.0, math.Inf(1)
 	for _, s := range r.Summaries {
 		x, y := s.ViolatingWindows, s.CyclesPerRequest
@@ -153,9 +153,32 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 	p.Add(limit)
 	p.Legend.Add("1% of windows", limit)
 	// The legend stands beside the points.
-	p.X.Min, p.X.Max = min(p.X.Min, 0), p.X.Max+legendRoom*max(p.X.Max, 1)
+	p.X.Min, p.X.Max = 0, max(p.X.Max, 1)*(1+legendRoom)*(1+legendRoom)
+	p.X.Scale = rootScale{}
+	p.X.Tick.Marker = rootTicks(p.X.Max)
 	p.Y.Min, p.Y.Max = p.Y.Min-0.05*(p.Y.Max-p.Y.Min), p.Y.Max+0.05*(p.Y.Max-p.Y.Min)
 	return svg(p, 3.4*vg.Inch)
+}
+
+// rootScale is an axis from zero on which small shares have room beside large
+// ones.
+type rootScale struct{}
+
+// Normalize implements [plot.Normalizer].
+func (rootScale) Normalize(low, high, x float64) float64 {
+	root := func(v float64) float64 { return math.Sqrt(max(0, v)) }
+	return (root(x) - root(low)) / (root(high) - root(low))
+}
+
+func rootTicks(high float64) plot.ConstantTicks {
+	var out plot.ConstantTicks
+	for _, v := range []float64{0, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 75, 100} {
+		// Ticks too close to zero would run into each other.
+		if v <= high && (v == 0 || v >= high/200) {
+			out = append(out, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
+		}
+	}
+	return out
 }
 
 // front returns the steps along those contenders that no other beats in both

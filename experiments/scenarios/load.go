@@ -31,16 +31,20 @@ func parseSpan(text string) (span, error) {
 		return span{share: v / 100}, nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > maxDuration {
-		return span{}, fmt.Errorf("%q is neither a duration with its unit, such as 10s, nor a share, such as 20%%", text)
+	if err != nil || d < leastSpan || d > maxDuration {
+		return span{}, fmt.Errorf("%q is neither a duration with its unit, such as 10s, from %v on, nor a share, such as 20%%", text, leastSpan)
 	}
 	return span{fixed: d}, nil
 }
 
-// of returns the time in a scenario of that length, at least a nanosecond.
+// leastSpan is the shortest time that a load can be given in: simulating a load
+// that changes faster than packets come would take for ever.
+const leastSpan = time.Millisecond
+
+// of returns the time in a scenario of that length.
 func (s span) of(duration time.Duration) time.Duration {
 	if s.share > 0 {
-		return max(1, time.Duration(math.Round(s.share*float64(duration))))
+		return max(leastSpan, time.Duration(math.Round(s.share*float64(duration))))
 	}
 	return s.fixed
 }
