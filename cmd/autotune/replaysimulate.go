@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -109,6 +110,9 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 		return nil, h, state, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
+	// A long recording is most of the heap, and a third of it is as much as
+	// garbage may add.
+	defer debug.SetGCPercent(debug.SetGCPercent(33))
 	steps := newStepSource(reader)
 	defer steps.close()
 	var r counterfactual.Recording
@@ -275,7 +279,16 @@ func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, 
 		out = append(out, "applications prefer busy polling, with a budget of 64")
 	}
 	if len(r.Queues) > 1 {
-		out = append(out, "queues do not influence each other")
+		out = append(out, "queues do not influence each other, and their applications wait alike")
+	}
+	if _, known := r.Wait(); !known {
+		out = append(out, "how applications wait was not observed: as if none prefers busy polling")
+	}
+	if windows, _ := r.Windows(); r.Unserved() > windows/2 {
+		out = append(out, "the applications' CPU time, which was not observed and so is missing from the row recorded: compare CPU only among the other rows")
+	}
+	if per := r.PacketsPerRequest(); per < 0.95 || per > 2.05 {
+		out = append(out, fmt.Sprintf("requests of 1 to 2 packets, where the recording has %.2f per request", per))
 	}
 	return out
 }
