@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"autotune/model"
+	"autotune/model/policy"
 )
 
 // bedRecording was recorded by experiment counterfactual under plain
@@ -97,5 +102,53 @@ func TestReplayRefusesQuestionsThatItCannotAnswer(t *testing.T) {
 				t.Errorf("an error of one line, got %q", stderr)
 			}
 		})
+	}
+}
+
+func TestMisfitIsTheLargestErrorOfWhatIsReproduced(t *testing.T) {
+	band := func(v float64) bandLine { return bandLine{Median: &v} }
+	line := func(p50, p90, cpu bandLine) simulatedLine {
+		return simulatedLine{bandsLine: bandsLine{P50Us: p50, P90Us: p90, CPUPerRequestUs: cpu}}
+	}
+	recorded := line(band(100), band(200), band(50))
+	for name, c := range map[string]struct {
+		reproduced simulatedLine
+		want       float64 // negative: not known
+	}{
+		"as recorded":      {recorded, 0},
+		"too low a median": {line(band(40), band(200), band(55)), 0.6},
+		"too high a cost":  {line(band(100), band(190), band(100)), 1},
+		"only the p90":     {line(bandLine{}, band(220), bandLine{}), 0.1},
+		"nothing":          {line(bandLine{}, bandLine{}, bandLine{}), -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := misfit(recorded, c.reproduced)
+			if (got == nil) != (c.want < 0) || got != nil && math.Abs(*got-c.want) > 1e-9 {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// A policy is asked for what it wants, not for what it found.
+func TestWhatAHoldingPolicyWantsIsNotWhatOthersDrew(t *testing.T) {
+	q := model.Queue{Netns: 1, Ifindex: 2}
+	original := model.Settings{DeferHardIRQs: 7, GROFlushTimeout: 70 * time.Microsecond}
+	drawn := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 50 * time.Microsecond}
+	for spec, want := range map[string]model.Settings{
+		"base":                         original,
+		"static:defer=100,flush=50us":  drawn,
+		"static:defer=100,flush=200us": {DeferHardIRQs: 100, GROFlushTimeout: 200 * time.Microsecond},
+	} {
+		p, err := policy.Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &overheard{Policy: p, wanted: map[model.Queue]model.Settings{q: original}}
+		o.Decide(model.Features{Queue: q})
+		o.Decide(model.Features{Queue: q, Active: drawn})
+		if got := o.wanted[q]; got != want {
+			t.Errorf("%s wants %v, want %v", spec, got, want)
+		}
 	}
 }

@@ -47,7 +47,10 @@ func (c *Choices) Add(s *model.Sample) {
 		if o == nil {
 			continue
 		}
-		if s.Active[q.Queue] != o.choice.Taken {
+		// Of how applications poll the kernel reads nothing back.
+		active, taken := s.Active[q.Queue], o.choice.Taken
+		active.BusyPoll, taken.BusyPoll = model.BusyPoll{}, model.BusyPoll{}
+		if active != taken {
 			c.end(q.Queue)
 			continue
 		}
