@@ -152,3 +152,60 @@ func TestWhatAHoldingPolicyWantsIsNotWhatOthersDrew(t *testing.T) {
 		}
 	}
 }
+
+// A trace of a run that drew its settings judges what was drawn often enough.
+func TestReplayOffPolicyJudgesFromATraceOfDraws(t *testing.T) {
+	calm := newTroubled(3, 1, 3000)
+	calm.calm = true
+	path, _ := recordRun(t, calm, "random:max=50us,step=2.5,every=4", true)
+	troubled, _ := recordRun(t, newTroubled(4, 3, 1500), "random:max=50us,step=2.5,every=4", true)
+	fixed, _ := recordRun(t, newTroubled(5, 1, 300), "static:defer=100,flush=50us", true)
+	for name, c := range map[string]struct {
+		path, policy string
+		refused      string // empty: judged
+	}{
+		"a setting":                  {path, "static:defer=100,flush=50us", ""},
+		"what was found":             {path, "base", ""},
+		"a setting in trouble":       {troubled, "static:defer=100,flush=20us", "too few"},
+		"a setting that nobody drew": {path, "static:defer=100,flush=200us", "too few"},
+		"a run that drew nothing":    {fixed, "base", "no propensities"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := call(t, "replay", c.path, "--off-policy", "--policy", c.policy, "--json")
+			var line offPolicyLine
+			if err := json.Unmarshal([]byte(stdout), &line); err != nil {
+				t.Fatalf("exit %d, %q: %v", code, stderr, err)
+			}
+			switch {
+			case c.refused == "" && (code != exitDone || line.Refused != nil || line.Weighted == nil || line.DoublyRobust == nil || line.Error == nil):
+				t.Errorf("exit %d, want an estimate: %s", code, stdout)
+			case c.refused != "" && (code != exitFailed || line.Refused == nil || !strings.Contains(*line.Refused, c.refused) || line.Weighted != nil):
+				t.Errorf("exit %d, want 1 and a refusal with %q: %s", code, c.refused, stdout)
+			}
+			if !line.Trace.Closed || line.Trace.Damage != nil {
+				t.Errorf("the trace was whole, got %+v", line.Trace)
+			}
+		})
+	}
+}
+
+func TestTheWindowsToSimulateAreFewerOnABusyHost(t *testing.T) {
+	given := 77
+	for name, c := range map[string]struct {
+		windows *int
+		rate    float64
+		want    int
+	}{
+		"calm":          {nil, 10, mostWindows},
+		"busy":          {nil, 20000, 100},
+		"very busy":     {nil, 1e7, leastWindows},
+		"busy but told": {&given, 20000, given},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := replayCmd{counterfactualFlags: counterfactualFlags{Windows: c.windows}}
+			if got := cmd.budget(c.rate); got != c.want {
+				t.Errorf("%d windows, want %d", got, c.want)
+			}
+		})
+	}
+}

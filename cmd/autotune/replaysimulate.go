@@ -187,7 +187,8 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 		}
 	}
 	m.Assumed = c.assumptions(recording, start, m.Fitted)
-	blocks := counterfactual.Blocks(m.Windows, c.Windows, blockLength)
+	budget := c.budget(recording.RequestsPerWindow())
+	blocks := counterfactual.Blocks(m.Windows, budget, min(blockLength, max(budget, 1)))
 	for _, b := range blocks {
 		m.Simulated += b[1] - b[0]
 	}
@@ -223,6 +224,23 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	}
 	m.Misfit = misfit(lines[0], lines[1])
 	return state.Damage == nil, c.printSimulated(std, headOf(path, header), m, told, lines, state)
+}
+
+// The default of --windows: a host is simulated some hundred thousand requests a
+// second, and each policy on twenty. A policy has little to show in less than
+// leastWindows.
+const (
+	mostWindows  = 1200
+	mostRequests = 2e6
+	leastWindows = 30
+)
+
+// budget returns the number of windows to simulate; zero is all.
+func (c *replayCmd) budget(requestsPerWindow float64) int {
+	if c.Windows != nil {
+		return *c.Windows
+	}
+	return int(max(leastWindows, min(mostWindows, mostRequests/requestsPerWindow)))
 }
 
 // misfit returns the largest relative error of what was reproduced.

@@ -310,6 +310,12 @@ func waitOf(apps []model.AppSample, napiID uint32) (sim.Wait, bool) {
 // Windows returns the number of windows, and how many of them were disturbed.
 func (r *Recording) Windows() (all, disturbed int) { return len(r.windows), r.disturbed }
 
+// RequestsPerWindow is how many requests came in a window, of all queues. It is
+// not a number where [Recording.Check] fails.
+func (r *Recording) RequestsPerWindow() float64 {
+	return r.polled / r.PacketsPerRequest() / float64(len(r.windows))
+}
+
 // PacketsPerRequest is how many packets came per request, of the queues whose
 // delays were observed. It is not finite where no request was.
 func (r *Recording) PacketsPerRequest() float64 { return r.packets / r.requests }
