@@ -336,39 +336,35 @@ func (f *fitter) fit(ctx context.Context) (*Fitted, error) {
 
 func (f *fitter) fitted(ctx context.Context, x []float64, hessian *mat.SymDense, at []float64) (*Fitted, error) {
 	// Where the host cannot be met within the tolerances, they were too small:
-	// the model's error is part of what is uncertain.
+	// the model's error is part of what is uncertain. That takes from what the
+	// recording says, and not from what was believed before.
 	misfit := 0.0
 	for _, e := range at {
 		misfit += e * e * trust(e)
 	}
 	misfit = max(1, misfit/float64(len(at)))
+	n := len(x)
+	precision := mat.NewSymDense(n, nil)
+	for i, p := range f.parameters {
+		for j := range i + 1 {
+			prior := 0.0
+			if i == j {
+				prior = 1 / (p.spread * p.spread)
+			}
+			precision.SetSym(i, j, (hessian.At(i, j)-prior)/misfit+prior)
+		}
+	}
 	var cholesky mat.Cholesky
-	if !cholesky.Factorize(hessian) {
+	if !cholesky.Factorize(precision) {
 		return nil, errors.New("fit: the curvature at the best fit is not positive")
 	}
 	var covariance mat.SymDense
 	if err := cholesky.InverseTo(&covariance); err != nil {
 		return nil, fmt.Errorf("fit: invert the curvature: %w", err)
 	}
-	n := len(x)
 	out := &Fitted{best: f.preset(x), parameters: f.parameters, mean: x, deviation: make([]float64, n)}
-	for i, p := range f.parameters {
-		for j := range i + 1 {
-			covariance.SetSym(i, j, covariance.At(i, j)*misfit)
-		}
-		out.deviation[i] = min(math.Sqrt(covariance.At(i, i)), p.spread)
-	}
-	// No parameter is less certain than before the recording was looked at.
 	for i := range n {
-		for j := range i + 1 {
-			scale := out.deviation[i] / math.Sqrt(covariance.At(i, i)) * out.deviation[j] / math.Sqrt(covariance.At(j, j))
-			if i != j {
-				covariance.SetSym(i, j, covariance.At(i, j)*scale)
-			}
-		}
-	}
-	for i := range n {
-		covariance.SetSym(i, i, out.deviation[i]*out.deviation[i]*(1+1e-9))
+		out.deviation[i] = math.Sqrt(covariance.At(i, i))
 	}
 	if !cholesky.Factorize(&covariance) {
 		return nil, errors.New("fit: the covariance is not positive")
