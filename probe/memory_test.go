@@ -105,9 +105,7 @@ func (k *memoryKernel) poll(id uint32, n uint64) {
 	if !ok {
 		return
 	}
-	k.counts[slot].Loops[loopSoftirq].Polls += n
-	k.counts[slot].Loops[loopSoftirq].Packets += 2 * n
-	k.counts[slot].Work[2] += n
+	k.counts[slot].Work[loopSoftirq*model.WorkBuckets+2] += uint32(n)
 	k.counts[slot].SoftirqTimed += n
 	k.delays[slot].Delay.Counts[10] += uint32(n)
 }

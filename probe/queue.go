@@ -33,23 +33,22 @@ func samePID(a, b *uint32) bool {
 // One socket in sockets was followed.
 func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 	counts, delays := &r.counts[q.slot], &r.delays[q.slot]
-	var loops [len(counts.Loops)]model.PollCounts
-	for i := range loops {
-		loops[i] = pollGrowth(&q.counts.Loops[i], &counts.Loops[i])
+	var work [model.WorkBuckets]uint64
+	var polls [loops]model.PollCounts
+	for i := range polls {
+		polls[i] = loopGrowth(&q.counts, counts, i, &work)
 	}
 	s := model.QueueSample{
 		Queue:       q.napi.Queue,
 		NAPIID:      q.napi.ID,
-		Softirq:     loops[loopSoftirq].Plus(loops[loopSoftirq|loopTimer]),
-		Thread:      loops[loopThread].Plus(loops[loopThread|loopTimer]),
-		Busy:        loops[loopApplication],
+		Softirq:     polls[loopSoftirq].Plus(polls[loopSoftirq+loopTimer]),
+		Thread:      polls[loopThread].Plus(polls[loopThread+loopTimer]),
+		Busy:        polls[loopApplication],
 		Netpoll:     growth(q.counts.Netpoll, counts.Netpoll),
 		Unmasked:    growth(q.counts.Unmasked, counts.Unmasked),
 		RingWait:    histogramGrowth(&q.delays.RingWait, &delays.RingWait),
 		SampleEvery: sockets,
-	}
-	for i := range s.Work {
-		s.Work[i] = grown(q.counts.Work[i], counts.Work[i])
+		Work:        work,
 	}
 	if k.observes(signalSoftirqTimes) {
 		s.SoftirqTime = projected(
@@ -60,7 +59,7 @@ func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 			Arms:  grown(q.counts.Arms, counts.Arms),
 			Fires: grown(q.counts.Fires, counts.Fires),
 		}
-		s.TimerSoftirq, s.TimerThread = &loops[loopSoftirq|loopTimer], &loops[loopThread|loopTimer]
+		s.TimerSoftirq, s.TimerThread = &polls[loopSoftirq+loopTimer], &polls[loopThread+loopTimer]
 		s.Takeovers = takeoverGrowth(&q.counts, counts)
 		s.Suspension = &model.Suspension{
 			Started: grown(q.counts.Suspended, counts.Suspended),
@@ -138,14 +137,6 @@ func (q *queue) interruptGrowth(sysfs string) (*uint64, error) {
 	return &sum, nil
 }
 
-// The values of enum loop in bpf/state.h.
-const (
-	loopSoftirq     = 0
-	loopThread      = 1
-	loopApplication = 2
-	loopTimer       = 4
-)
-
 // The values of enum starter in bpf/state.h.
 const (
 	starterInterrupt   = 1
@@ -165,15 +156,6 @@ func takeoverGrowth(last, now *bpf.ReceiveNapiCounts) *model.Takeovers {
 		TimerToApplication:     between(starterTimer, starterApplication),
 		ApplicationToInterrupt: between(starterApplication, starterInterrupt),
 		ApplicationToTimer:     between(starterApplication, starterTimer),
-	}
-}
-
-func pollGrowth(last, now *bpf.ReceivePollCounts) model.PollCounts {
-	return model.PollCounts{
-		Polls:   grown(last.Polls, now.Polls),
-		Packets: grown(last.Packets, now.Packets),
-		Empty:   grown(last.Empty, now.Empty),
-		Full:    grown(last.Full, now.Full),
 	}
 }
 
