@@ -294,7 +294,8 @@ func (s *Source) sampleApps(sample *model.Sample) error {
 			return err
 		}
 	}
-	if err := s.listContexts(sample.At, appeared); err != nil {
+	sample.AppsUnknown = uint64(appeared + len(exited))
+	if err := s.listContexts(sample.At, appeared > 0); err != nil {
 		return err
 	}
 	if s.listedEver {

@@ -25,6 +25,7 @@ type oracleSample struct {
 	Apps    []oracleApp              `json:"apps"`
 	Latency *oracleLatency           `json:"latency"`
 	Lost    uint64                   `json:"lost_events"`
+	Unknown uint64                   `json:"apps_unknown"`
 	Active  oracleRows[oracleActive] `json:"active"`
 	NAPIs   oracleRows[oracleNAPI]   `json:"napi_ids"`
 	Absent  []oracleAbsent           `json:"absent"`
@@ -236,7 +237,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 	if in.Kind != KindSample {
 		return model.Sample{}, fmt.Errorf("kind %q", in.Kind)
 	}
-	out := model.Sample{At: time.Duration(in.At), Span: time.Duration(in.Span), Lost: in.Lost}
+	out := model.Sample{At: time.Duration(in.At), Span: time.Duration(in.Span), Lost: in.Lost, AppsUnknown: in.Unknown}
 	var bad error
 	fill := func(counts []uint64, runs oracleCounts) {
 		for _, run := range runs {

@@ -51,7 +51,7 @@ func TestTheExtremesOfEveryNumberSurvive(t *testing.T) {
 	const maxU, minI, maxI = ^uint64(0), -1 << 63, 1<<63 - 1
 	least, most := time.Duration(minI), time.Duration(maxI)
 	want := model.Sample{
-		At: most, Span: least, Lost: maxU,
+		At: most, Span: least, Lost: maxU, AppsUnknown: maxU,
 		Queues: []model.QueueSample{{
 			Queue:      model.Queue{Netns: maxU, Ifindex: minI, Index: maxI},
 			NAPIID:     ^uint32(0),
