@@ -19,7 +19,7 @@ type queue struct {
 	// thread is the NAPI thread's CPU time; nil without a baseline.
 	thread *time.Duration
 	// interrupts are those of its line by CPU; nil without a baseline.
-	interrupts []uint32
+	interrupts map[int]uint32
 }
 
 func samePID(a, b *uint32) bool {
@@ -112,12 +112,12 @@ func (q *queue) threadTime(procfs string) (*time.Duration, error) {
 
 // interruptGrowth returns how often the line of the instance has interrupted
 // since the call before; nil when it is not known, or there is no baseline.
-func (q *queue) interruptGrowth(sysfs string) (*uint64, error) {
+func (q *queue) interruptGrowth(sysfs, procfs string) (*uint64, error) {
 	if q.napi.IRQ == nil {
 		q.interrupts = nil
 		return nil, nil
 	}
-	now, err := readInterrupts(sysfs, *q.napi.IRQ)
+	now, err := readInterrupts(sysfs, procfs, *q.napi.IRQ)
 	if err != nil {
 		q.interrupts = nil
 		if gone(err) {
@@ -127,14 +127,7 @@ func (q *queue) interruptGrowth(sysfs string) (*uint64, error) {
 	}
 	last := q.interrupts
 	q.interrupts = now
-	if len(last) != len(now) {
-		return nil, nil
-	}
-	var sum uint64
-	for i := range now {
-		sum += uint64(wrapping(last[i], now[i]))
-	}
-	return &sum, nil
+	return interruptsBetween(last, now), nil
 }
 
 // The values of enum starter in bpf/state.h.
