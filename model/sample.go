@@ -103,6 +103,9 @@ type QueueSample struct {
 	Delay *Histogram
 	// SampleEvery is the share of sockets followed, as one in so many.
 	SampleEvery uint32
+	// CPUs are those that ran the polls, at least one in 16 of them each,
+	// ascending. Nil when nothing was polled, or it was not observed.
+	CPUs []int
 }
 
 // Polls returns the counts of all loops together.

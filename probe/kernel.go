@@ -19,7 +19,9 @@ type reading struct {
 	delays []bpf.ReceiveNapiDelays
 	// cpus are by CPU number, and so are events: what the programs counted
 	// there, as a measure of where they ran.
-	cpus   []bpf.ReceiveCpuState
+	cpus []bpf.ReceiveCpuState
+	// polls are those of each slot by CPU, modulo 2^32.
+	polls  [][]uint32
 	events []uint64
 	// apps are by process ID.
 	apps map[uint32]bpf.ReceiveAppWaits
@@ -233,6 +235,7 @@ func (p *programs) read(r *reading) error {
 	r.delays = resize(r.delays, p.sizes.napis)
 	r.cpus = resize(r.cpus, p.sizes.cpus)
 	r.events = resize(r.events, p.sizes.cpus)
+	r.polls = resize(r.polls, p.sizes.napis)
 	clear(r.events)
 	if r.apps == nil {
 		r.apps = make(map[uint32]bpf.ReceiveAppWaits)
@@ -243,10 +246,12 @@ func (p *programs) read(r *reading) error {
 	for slot := range p.used {
 		sum := &r.counts[slot]
 		*sum = bpf.ReceiveNapiCounts{}
+		r.polls[slot] = resize(r.polls[slot], p.sizes.cpus)
 		for cpu := range p.sizes.cpus {
 			add := &p.perCPU[slot*p.sizes.cpus+cpu]
 			addCounts(sum, add)
-			r.events[cpu] += uint64(polls(add)) + add.Arms + add.Fires
+			r.polls[slot][cpu] = polls(add)
+			r.events[cpu] += uint64(r.polls[slot][cpu]) + add.Arms + add.Fires
 		}
 	}
 	if err := readArray(p.collection.Maps[bpf.ReceiveMapDelays], &p.keys, r.delays[:p.used]); err != nil {

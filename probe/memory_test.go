@@ -45,6 +45,11 @@ func (k *memoryKernel) read(r *reading) error {
 	r.counts = append(r.counts[:0], k.counts...)
 	r.delays = append(r.delays[:0], k.delays...)
 	r.cpus = resize(r.cpus, 2)
+	r.polls = resize(r.polls, k.size)
+	for slot := range r.polls {
+		// All on CPU 1.
+		r.polls[slot] = []uint32{0, polls(&k.counts[slot])}
+	}
 	r.events = append(r.events[:0], k.events...)
 	r.apps = make(map[uint32]bpf.ReceiveAppWaits)
 	for pid, waits := range k.apps {

@@ -16,6 +16,8 @@ type queue struct {
 	slot   int
 	counts bpf.ReceiveNapiCounts
 	delays bpf.ReceiveNapiDelays
+	// polls are by CPU.
+	polls []uint32
 	// thread is the NAPI thread's CPU time; nil without a baseline.
 	thread *time.Duration
 	// interrupts are those of its line by CPU; nil without a baseline.
@@ -49,6 +51,7 @@ func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 		RingWait:    histogramGrowth(&q.delays.RingWait, &delays.RingWait),
 		SampleEvery: sockets,
 		Work:        work,
+		CPUs:        pollers(q.polls, r.polls[q.slot]),
 	}
 	if k.observes(signalSoftirqTimes) {
 		s.SoftirqTime = projected(
@@ -83,6 +86,29 @@ func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 // baseline starts a window at r.
 func (q *queue) baseline(r *reading) {
 	q.counts, q.delays = r.counts[q.slot], r.delays[q.slot]
+	q.polls = append(q.polls[:0], r.polls[q.slot]...)
+}
+
+// pollers returns the CPUs that ran at least one in 16 of the polls between two
+// readings; nil when there was none.
+func pollers(last, now []uint32) []int {
+	var all uint64
+	grown := func(cpu int) uint64 {
+		if cpu >= len(last) {
+			return 0
+		}
+		return uint64(now[cpu] - last[cpu])
+	}
+	for cpu := range now {
+		all += grown(cpu)
+	}
+	var cpus []int
+	for cpu := range now {
+		if n := grown(cpu); n > 0 && 16*n >= all {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
 }
 
 // threadTime returns the CPU time of the NAPI thread since the call before;

@@ -131,6 +131,7 @@ func TestSampleHoldsTheGrowthOfEachQueue(t *testing.T) {
 				Service:      &model.Histogram{},
 				Delay:        &model.Histogram{},
 				SampleEvery:  4,
+				CPUs:         []int{1},
 			}
 			q.Work[2] = polls
 			q.Delay.Counts[10] = polls

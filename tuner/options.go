@@ -32,7 +32,7 @@ type Options struct {
 	// of.
 	Queues []model.Queue
 	// CPUs are the CPUs that serve a queue, where utilisation and steal are
-	// looked for. For a queue that is missing, steal is looked for on all
+	// looked for unless a sample tells which ones polled it. For a queue that is missing, steal is looked for on all
 	// CPUs, and utilisation on those that spend at least 1% of their time in
 	// NET_RX, provided that the queue is polled in softirq; otherwise it is
 	// not known.

@@ -75,6 +75,7 @@ type oracleQueue struct {
 	Service     oracleCounts `json:"service"`
 	Delay       oracleCounts `json:"delay"`
 	SampleEvery uint32       `json:"sample_every"`
+	CPUs        []int        `json:"cpus"`
 	Netpoll     *uint64      `json:"netpoll"`
 	Unmasked    *uint64      `json:"unmasked"`
 	Interrupts  *uint64      `json:"interrupts"`
@@ -270,6 +271,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 			RingWait:   histogram(q.RingWait), SocketWait: histogram(q.SocketWait),
 			Service: histogram(q.Service), Delay: histogram(q.Delay),
 			SampleEvery:  q.SampleEvery,
+			CPUs:         q.CPUs,
 			TimerSoftirq: q.polls("timer_softirq"), TimerThread: q.polls("timer_thread"),
 			Netpoll: q.Netpoll, Unmasked: q.Unmasked, Interrupts: q.Interrupts,
 			SoftirqTime: (*time.Duration)(q.SoftirqTime),

@@ -56,7 +56,7 @@ func TestTheExtremesOfEveryNumberSurvive(t *testing.T) {
 			Queue:      model.Queue{Netns: maxU, Ifindex: minI, Index: maxI},
 			NAPIID:     ^uint32(0),
 			Softirq:    model.PollCounts{Polls: maxU, Packets: maxU, Empty: maxU, Full: maxU},
-			ThreadTime: &least, SampleEvery: ^uint32(0),
+			ThreadTime: &least, SampleEvery: ^uint32(0), CPUs: []int{0, 255},
 			Delay: new(model.Histogram),
 		}},
 		CPUs: []model.CPUSample{{CPU: minI, NetRX: &least, NetRXIdle: &most, Busy: least, Steal: most, Squeezed: maxU}},
