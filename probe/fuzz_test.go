@@ -60,9 +60,11 @@ func FuzzParseInterrupts(f *testing.F) {
 func FuzzMountPoints(f *testing.F) {
 	addFiles(f, "sys/mountinfo.*")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		points, err := mountPoints(bytes.NewReader(data), "tracefs")
-		if err == nil && len(points) > bytes.Count(data, []byte("tracefs")) {
-			t.Errorf("%d mount points in %q", len(points), data)
+		for _, fstype := range []string{"tracefs", "debugfs"} {
+			points, err := mountPoints(bytes.NewReader(data), fstype)
+			if err == nil && len(points) > bytes.Count(data, []byte(fstype)) {
+				t.Errorf("%d mount points of %s in %q", len(points), fstype, data)
+			}
 		}
 	})
 }
