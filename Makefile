@@ -8,7 +8,7 @@ LINT_VER := v2.15.0
 # gives other bytes for the same source.
 CLANG_MAJOR := 14
 
-.PHONY: all build demo test unit race live lint generate check-generated bench bench-probe clean
+.PHONY: all build demo test unit race live lint generate check-generated bench bench-probe fuzz clean
 
 all: build
 
@@ -60,6 +60,18 @@ check-generated:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# Runs each fuzz target for FUZZ_SECONDS; make test runs their seeds only.
+FUZZ_SECONDS ?= 60
+FUZZ_PACKAGES ?= $(sort $(dir $(shell git grep -l '^func Fuzz' -- '*_test.go')))
+
+fuzz:
+	@for dir in $(FUZZ_PACKAGES); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$dir*_test.go); do \
+			echo "$$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_SECONDS)s ./$$dir || exit 1; \
+		done; \
+	done
 
 # What each probe costs, as Markdown and JSON; root, Linux 6.13 or newer, and
 # bpftrace for the comparison.

@@ -19,35 +19,20 @@ static __always_inline __u64 flush_timeout(struct napi_struct *napi)
 	return READ_VIA(napi, dev, gro_flush_timeout);
 }
 
-/*
- * suspends_above returns what tells the suspend timeout from the flush timeout:
- * the middle between both. 0 where nothing is suspended.
- */
-static __always_inline __u64 suspends_above(struct napi_struct *napi, __u64 flush)
-{
-	__u64 suspend;
-
-	if (!bpf_core_field_exists(napi->irq_suspend_timeout))
-		return 0;
-	suspend = READ(napi, irq_suspend_timeout);
-	return suspend > flush ? (suspend + flush) / 2 : 0;
-}
-
 /* not_followed takes note of a poll whose time belongs to no followed NAPI. */
-static __always_inline void not_followed(struct napi_struct *napi, __u32 id, int budget)
+static __noinline void not_followed(bool transmits)
 {
 	struct cpu_state *cpu = this_cpu();
 
 	if (!cpu)
 		return;
 	cpu->last_at = 0;
-	/* The per-CPU backlog has no ID either, but no device. */
-	if (!id && budget && READ(napi, dev))
+	if (transmits)
 		cpu->transmit_only++;
 }
 
 /* end_suspension takes note of what ended a suspension, and when. */
-static __always_inline void end_suspension(struct napi_state *state, __u64 now)
+static __noinline void end_suspension(struct napi_state *state, __u64 now)
 {
 	struct napi_delays *waits = delays_of(state->slot);
 
@@ -56,7 +41,7 @@ static __always_inline void end_suspension(struct napi_state *state, __u64 now)
 	state->suspended_at = 0;
 }
 
-static __always_inline void count_busy_poll(__u32 packets)
+static __noinline void count_busy_poll(__u32 packets)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct app_waits *app = bpf_map_lookup_elem(&apps, &tgid);
@@ -98,6 +83,21 @@ static __always_inline __u64 time_poll(struct napi_state *state, struct cpu_stat
 	return bpf_ktime_get_ns();
 }
 
+/* timed_poll takes note of a poll that ended now, and of the time since the one
+ * before where that is known. */
+static __always_inline void timed_poll(struct napi_state *state, struct cpu_state *cpu, __u64 now,
+				  __u32 packets, enum loop loop)
+{
+	bool spread;
+	__u64 since;
+
+	if (packets == 0 || !state->polled_at)
+		return;
+	since = waiting_since(state, cpu, loop, now, &spread);
+	if (since && now > since)
+		ring_wait(cpu, state->slot, now - since, packets, spread);
+}
+
 /*
  * The tracepoint fires when the driver's poll function has returned, in all of
  * the kernel's loops (__napi_poll, busy_poll_stop and __napi_busy_loop in
@@ -106,20 +106,20 @@ static __always_inline __u64 time_poll(struct napi_state *state, struct cpu_stat
 TRACEPOINT("napi_poll")
 int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 {
-	struct poll_counts *poll;
 	struct napi_state *state;
 	struct napi_counts *seen;
 	struct cpu_state *cpu;
-	__u64 now, since, flush;
-	__u32 id, bucket, packets, defer, left, index, masked;
+	__u64 now, flush, bucket;
+	__u32 id, packets, defer, left, index, masked;
 	enum starter starter;
 	enum loop loop;
-	bool spread, measured;
+	bool measured;
 
 	id = READ(napi, napi_id);
 	state = id ? followed_napi(id) : NULL;
 	if (unlikely(!state)) {
-		not_followed(napi, id, budget);
+		/* The per-CPU backlog has no ID either, but no device. */
+		not_followed(!id && budget && READ(napi, dev));
 		return 0;
 	}
 	seen = counts_of(state);
@@ -144,21 +144,25 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 	starter = started_by(state, loop);
 	index = loop;
 	if (starter == STARTER_TIMER)
-		index |= LOOP_TIMER;
-	/* Keeps the compiler from dropping the mask that the verifier wants. */
-	barrier_var(index);
-	poll = &seen->loops[index & (LOOP_SLOTS - 1)];
+		index += LOOP_TIMER;
 
 	packets = work > 0 ? work : 0;
-	poll->polls++;
-	poll->packets += packets;
-	if (packets == 0)
-		poll->empty++;
-	if (unlikely(work >= budget))
-		poll->full++;
-	bucket = packets < WORK_BUCKETS ? packets : WORK_BUCKETS - 1;
-	seen->work[bucket]++;
-	if (state->starter != starter) {
+	bucket = index * WORK_BUCKETS;
+	if (likely(packets < WORK_BUCKETS - 1)) {
+		bucket += packets;
+	} else {
+		bucket += WORK_BUCKETS - 1;
+		seen->excess[index & (LOOP_SLOTS - 1)] += packets - (WORK_BUCKETS - 1);
+	}
+	/* Keeps the compiler from testing another register than it uses. */
+	barrier_var(bucket);
+	if (likely(bucket < LOOPS * WORK_BUCKETS))
+		seen->work[bucket]++;
+	if (unlikely(work >= budget)) {
+		barrier_var(index);
+		seen->full[index & (LOOP_SLOTS - 1)]++;
+	}
+	if (unlikely(state->starter != starter)) {
 		index = state->starter << 2 | starter;
 		barrier_var(index);
 		seen->takeovers[index & 15]++;
@@ -168,11 +172,8 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 		count_busy_poll(packets);
 
 	now = time_poll(state, cpu, &measured);
-	if (now && measured && packets > 0 && state->polled_at) {
-		since = waiting_since(state, cpu, loop, now, &spread);
-		if (since && now > since)
-			ring_wait(state->slot, now - since, packets, spread);
-	}
+	if (now && measured)
+		timed_poll(state, cpu, now, packets, loop);
 	if (loop == LOOP_SOFTIRQ) {
 		if (now && cpu->last_at) {
 			seen->softirq_time += now - cpu->last_at;
@@ -198,12 +199,11 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 		masked = defer && flush ? MASKED_YES : MASKED_WHILE_BUSY;
 	else
 		masked = left && flush ? MASKED_YES : MASKED_NO;
-	if (masked == MASKED_NO && state->masked == MASKED_YES && defer && flush)
+	if (unlikely(masked == MASKED_NO && state->masked == MASKED_YES && defer && flush))
 		seen->unmasked++;
 	state->masked = masked;
 	state->again = work >= budget;
 	state->fired = 0;
-	state->suspends_above = suspends_above(napi, flush);
 	state->defer_left = READ(napi, defer_hard_irqs_count);
 	state->polled_at = now;
 

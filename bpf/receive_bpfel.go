@@ -41,7 +41,6 @@ type ReceiveCpuState struct {
 	TransmitOnly uint64
 	Idle         uint32
 	Ksoftirqd    uint32
-	Unused       [8]uint64
 }
 
 type ReceiveHistogram struct {
@@ -51,19 +50,21 @@ type ReceiveHistogram struct {
 
 type ReceiveNapiCounts struct {
 	_            structs.HostLayout
-	Loops        [8]ReceivePollCounts
-	Work         [66]uint64
+	Work         [330]uint32
+	Full         [8]uint32
+	Excess       [8]uint32
+	SoftirqTime  uint64
+	SoftirqTimed uint64
 	Arms         uint64
 	Fires        uint64
 	Takeovers    [16]uint64
 	Netpoll      uint64
 	Unmasked     uint64
-	SoftirqTime  uint64
-	SoftirqTimed uint64
 	Suspended    uint64
 	Resumed      uint64
 	Expired      uint64
 	Flushed      uint64
+	Unused       [9]uint64
 }
 
 type ReceiveNapiDelays struct {
@@ -76,29 +77,21 @@ type ReceiveNapiDelays struct {
 }
 
 type ReceiveNapiState struct {
-	_             structs.HostLayout
-	Slot          uint32
-	Thread        uint32
-	PolledAt      uint64
-	SuspendedAt   uint64
-	SuspendsAbove uint64
-	DeferLeft     uint32
-	Threaded      uint8
-	Masked        uint8
-	Starter       uint8
-	Fired         uint8
-	Again         uint8
-	Safety        uint8
-	Timed         uint8
-	Unused        [77]uint8
-}
-
-type ReceivePollCounts struct {
-	_       structs.HostLayout
-	Polls   uint64
-	Packets uint64
-	Empty   uint64
-	Full    uint64
+	_           structs.HostLayout
+	Id          uint32
+	Slot        uint32
+	Thread      uint32
+	DeferLeft   uint32
+	PolledAt    uint64
+	SuspendedAt uint64
+	Threaded    uint8
+	Masked      uint8
+	Starter     uint8
+	Fired       uint8
+	Again       uint8
+	Safety      uint8
+	Timed       uint8
+	Unused      [25]uint8
 }
 
 type ReceiveSocketState struct {
@@ -115,7 +108,7 @@ type ReceiveSocketState struct {
 type ReceiveThreadState struct {
 	_       structs.HostLayout
 	WokenAt uint64
-	Unused  [15]uint64
+	Unused  [7]uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -126,7 +119,6 @@ const (
 	ReceiveMapCounts              = "counts"
 	ReceiveMapCpus                = "cpus"
 	ReceiveMapDelays              = "delays"
-	ReceiveMapNapiIds             = "napi_ids"
 	ReceiveMapNapis               = "napis"
 	ReceiveMapNoWaits             = "no_waits"
 	ReceiveMapSockets             = "sockets"
@@ -226,7 +218,6 @@ type ReceiveMapSpecs struct {
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
 	Delays     *ebpf.MapSpec `ebpf:"delays"`
-	NapiIds    *ebpf.MapSpec `ebpf:"napi_ids"`
 	Napis      *ebpf.MapSpec `ebpf:"napis"`
 	NoWaits    *ebpf.MapSpec `ebpf:"no_waits"`
 	Sockets    *ebpf.MapSpec `ebpf:"sockets"`
@@ -274,7 +265,6 @@ type ReceiveMaps struct {
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Cpus       *ebpf.Map `ebpf:"cpus"`
 	Delays     *ebpf.Map `ebpf:"delays"`
-	NapiIds    *ebpf.Map `ebpf:"napi_ids"`
 	Napis      *ebpf.Map `ebpf:"napis"`
 	NoWaits    *ebpf.Map `ebpf:"no_waits"`
 	Sockets    *ebpf.Map `ebpf:"sockets"`
@@ -288,7 +278,6 @@ func (m *ReceiveMaps) Close() error {
 		m.Counts,
 		m.Cpus,
 		m.Delays,
-		m.NapiIds,
 		m.Napis,
 		m.NoWaits,
 		m.Sockets,

@@ -20,7 +20,6 @@ const (
 	ReceiveRawMapCounts              = "counts"
 	ReceiveRawMapCpus                = "cpus"
 	ReceiveRawMapDelays              = "delays"
-	ReceiveRawMapNapiIds             = "napi_ids"
 	ReceiveRawMapNapis               = "napis"
 	ReceiveRawMapNoWaits             = "no_waits"
 	ReceiveRawMapSockets             = "sockets"
@@ -120,7 +119,6 @@ type ReceiveRawMapSpecs struct {
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
 	Delays     *ebpf.MapSpec `ebpf:"delays"`
-	NapiIds    *ebpf.MapSpec `ebpf:"napi_ids"`
 	Napis      *ebpf.MapSpec `ebpf:"napis"`
 	NoWaits    *ebpf.MapSpec `ebpf:"no_waits"`
 	Sockets    *ebpf.MapSpec `ebpf:"sockets"`
@@ -168,7 +166,6 @@ type ReceiveRawMaps struct {
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Cpus       *ebpf.Map `ebpf:"cpus"`
 	Delays     *ebpf.Map `ebpf:"delays"`
-	NapiIds    *ebpf.Map `ebpf:"napi_ids"`
 	Napis      *ebpf.Map `ebpf:"napis"`
 	NoWaits    *ebpf.Map `ebpf:"no_waits"`
 	Sockets    *ebpf.Map `ebpf:"sockets"`
@@ -182,7 +179,6 @@ func (m *ReceiveRawMaps) Close() error {
 		m.Counts,
 		m.Cpus,
 		m.Delays,
-		m.NapiIds,
 		m.Napis,
 		m.NoWaits,
 		m.Sockets,

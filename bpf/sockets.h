@@ -102,7 +102,7 @@ int BPF_PROG(sk_data_ready, const struct sock *sk)
 		 * any time.
 		 */
 		if (spread)
-			gap = (gap * (bpf_get_prandom_u32() & 0xffff)) >> 16;
+			gap = part_of(gap, draw(cpu));
 	}
 
 	if (socket) {
@@ -128,8 +128,10 @@ static __always_inline void remember_app(void)
 	if (bpf_map_lookup_elem(&apps, &tgid))
 		return;
 	none = bpf_map_lookup_elem(&no_waits, &zero);
-	if (!none || bpf_map_update_elem(&apps, &tgid, none, BPF_ANY))
-		count_lost();
+	/* Where it does not fit now it is tried again at the next read, and no
+	 * window rests on the detail. */
+	if (none)
+		bpf_map_update_elem(&apps, &tgid, none, BPF_ANY);
 }
 
 TRACEPOINT("sock_recv_length")

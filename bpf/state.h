@@ -9,8 +9,11 @@
 #define WORK_BUCKETS 66
 /* A power of two of at least LOOPS. */
 #define LOOP_SLOTS 8
+#define LOOPS 5
 #define PROBES 4
 #define NO_PLACE (-1)
+/* What a random number is below. */
+#define PARTS 65536
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -21,7 +24,7 @@ enum loop {
 	LOOP_SOFTIRQ,
 	LOOP_THREAD,
 	LOOP_APPLICATION,
-	LOOP_TIMER = 4,
+	LOOP_TIMER = 3,
 };
 
 /* What started a poll. */
@@ -43,17 +46,24 @@ enum masked {
 	MASKED_WHILE_BUSY,
 };
 
-struct poll_counts {
-	__u64 polls;
-	__u64 packets;
-	__u64 empty;
-	__u64 full;
-};
-
-/* What one CPU saw of one NAPI. Only that CPU writes it. */
+/*
+ * What one CPU saw of one NAPI. Only that CPU writes it.
+ *
+ * Code and data of a poll are no longer in the first caches when the next one
+ * comes, so that it costs what it touches. Most polls add to one element of
+ * work, from which user space works out all counts.
+ */
 struct napi_counts {
-	struct poll_counts loops[LOOP_SLOTS];
-	__u64 work[WORK_BUCKETS];
+	/* Polls by loop and packets. 32 bits halve what is copied per window;
+	 * user space subtracts modulo 2^32. */
+	__u32 work[LOOPS * WORK_BUCKETS];
+	/* By loop: polls that used up their budget, and the packets of polls in
+	 * the last bucket that were more than it says. */
+	__u32 full[LOOP_SLOTS];
+	__u32 excess[LOOP_SLOTS];
+	/* Time of softirq polls, and of how many of them. */
+	__u64 softirq_time;
+	__u64 softirq_timed;
 	__u64 arms;
 	__u64 fires;
 	/* By starter of the poll before, times 4, and of this one. */
@@ -61,17 +71,15 @@ struct napi_counts {
 	__u64 netpoll;
 	/* The defer count ran out and the interrupt was enabled again. */
 	__u64 unmasked;
-	/* Time of softirq polls, and of how many of them. */
-	__u64 softirq_time;
-	__u64 softirq_timed;
 	/* Suspensions that began, and how they ended. */
 	__u64 suspended;
 	__u64 resumed;
 	__u64 expired;
 	__u64 flushed;
+	__u64 unused[9];
 };
 
-/* 32 bits halve what is copied per window; user space subtracts modulo 2^32. */
+/* Modulo 2^32 as well. */
 struct histogram {
 	__u32 counts[HIST_BUCKETS];
 };
@@ -87,22 +95,21 @@ struct napi_delays {
 
 /*
  * What is known of a NAPI of the run between two polls. Elements of this and
- * the next two types are written by different CPUs at a time: they are so long
- * that no two share a cache line, wherever the array begins.
+ * the next two types are written by different CPUs at a time: they are of whole
+ * cache lines, and in arrays that begin with one.
  */
 struct napi_state {
+	/* 0 where no NAPI is. */
+	__u32 id;
 	/* Index into delays, and times cpu_count into counts. */
 	__u32 slot;
 	/* Which of the threads, if it has one. */
 	__u32 thread;
+	__u32 defer_left;
 	/* When the last poll ended (0: not timed), and since when the interrupt
 	 * is suspended (0: it is not). */
 	__u64 polled_at;
 	__u64 suspended_at;
-	/* A timer that ends further away than this, by the settings at the last
-	 * poll, is a suspension; 0: none is. */
-	__u64 suspends_above;
-	__u32 defer_left;
 	__u8 threaded;
 	__u8 masked;
 	__u8 starter;
@@ -114,14 +121,14 @@ struct napi_state {
 	__u8 safety;
 	/* The next poll is timed. */
 	__u8 timed;
-	__u8 unused[77];
+	__u8 unused[25];
 };
 
 /* A NAPI thread, which any CPU may wake. */
 struct thread_state {
 	/* When it was woken last. */
 	__u64 woken_at;
-	__u64 unused[15];
+	__u64 unused[7];
 };
 
 /* What one CPU did. Only that CPU writes it. */
@@ -149,7 +156,6 @@ struct cpu_state {
 	__u32 idle;
 	/* Process ID of the CPU's softirq thread, by user space. */
 	__u32 ksoftirqd;
-	__u64 unused[8];
 };
 
 /* One request on its way through a socket. */
@@ -177,22 +183,19 @@ struct app_waits {
 	__u64 busy_packets;
 };
 
-/* User space sets the sizes that depend on the host before loading. */
 /*
- * An ID is found at one of PROBES places from its low bits on: looking it up in
- * a hash map would take as long as half of all else that a poll does. The IDs
- * are apart from what is written about them, or whoever looks for another ID
- * would slow those writes down.
+ * User space sets the sizes that depend on the host before loading. An array
+ * that could be mapped into a process begins with a cache line.
+ */
+
+/*
+ * A NAPI is found at one of PROBES places from the low bits of its ID on:
+ * looking it up in a hash map would take as long as half of all else that a poll
+ * does.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, __u32);
-} napi_ids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, struct napi_state);
@@ -200,6 +203,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 64);
 	__type(key, __u32);
 	__type(value, struct napi_counts);
@@ -207,6 +211,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 64);
 	__type(key, __u32);
 	__type(value, struct napi_delays);
@@ -214,6 +219,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct cpu_state);
@@ -229,6 +235,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, struct thread_state);
@@ -242,8 +249,9 @@ struct {
 	__type(value, struct socket_state);
 } sockets SEC(".maps");
 
+/* Of more processes than fit, those that have received last are known. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
 	__type(value, struct app_waits);
@@ -257,12 +265,14 @@ struct {
 	__type(value, struct app_waits);
 } no_waits SEC(".maps");
 
-/* Written by user space before loading. */
-const volatile __u32 cpu_count = 1;
+/*
+ * Written by user space. All are in one cache line: the first two would be in
+ * another if they were constants.
+ */
+volatile __u32 cpu_count;
 /* max_entries of napis and threads, a power of two, minus 1. */
-const volatile __u32 place_mask = 255;
+volatile __u32 place_mask;
 
-/* Written by user space. */
 /* Which sockets are followed: those whose hash with either salt is 0 under the
  * mask. The earlier salt lets requests end that began in the last window. */
 volatile __u32 sample_mask;
@@ -288,8 +298,10 @@ static __always_inline void count_lost(void)
 
 static __always_inline void record(struct histogram *hist, __s64 ns, __u64 n)
 {
-	__u32 bucket = hist_bucket(ns);
+	__u64 bucket = hist_bucket(ns);
 
+	/* The verifier of Linux 6.1 does not see what the compiler does. */
+	barrier_var(bucket);
 	if (bucket < HIST_BUCKETS)
 		__sync_fetch_and_add(&hist->counts[bucket], (__u32)n);
 }
@@ -314,18 +326,19 @@ static __always_inline struct napi_delays *delays_of(__u32 slot)
 }
 
 /*
- * other_place returns the place of an ID that is not at its first; NO_PLACE
+ * other_place returns the place of a NAPI that is not at its first; NO_PLACE
  * where it has none. A function of its own keeps rare code out of the way of the
  * rest.
  */
 __attribute__((noinline)) int other_place(__u32 id)
 {
-	__u32 i, index, *at;
+	struct napi_state *state;
+	__u32 i, index;
 
 	for (i = 1; i < PROBES; i++) {
 		index = (id + i) & place_mask;
-		at = bpf_map_lookup_elem(&napi_ids, &index);
-		if (at && *at == id)
+		state = bpf_map_lookup_elem(&napis, &index);
+		if (state && state->id == id)
 			return index;
 	}
 	return NO_PLACE;
@@ -335,20 +348,31 @@ __attribute__((noinline)) int other_place(__u32 id)
 static __always_inline struct napi_state *followed_napi(__u32 id)
 {
 	__u32 index = id & place_mask;
-	__u32 *at = bpf_map_lookup_elem(&napi_ids, &index);
+	struct napi_state *state = bpf_map_lookup_elem(&napis, &index);
 
-	if (unlikely(!at || *at != id))
-		index = other_place(id);
+	if (likely(state && state->id == id))
+		return state;
+	index = other_place(id);
 	return bpf_map_lookup_elem(&napis, &index);
+}
+
+/* draw returns a random number below PARTS. */
+static __always_inline __u32 draw(struct cpu_state *cpu)
+{
+	cpu->random = cpu->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return cpu->random >> 48;
+}
+
+/* part_of returns at parts of PARTS of a duration below 3 days. */
+static __always_inline __u64 part_of(__u64 ns, __u32 at)
+{
+	return (ns * at) >> 16;
 }
 
 /* samples draws whether to time what comes next. */
 static __always_inline bool samples(struct cpu_state *cpu)
 {
-	if (!poll_mask)
-		return true;
-	cpu->random = cpu->random * 6364136223846793005ULL + 1442695040888963407ULL;
-	return !((cpu->random >> 40) & poll_mask);
+	return !poll_mask || !(draw(cpu) & poll_mask);
 }
 
 /*

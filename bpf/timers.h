@@ -25,25 +25,44 @@ static __always_inline struct napi_state *owner_state(struct napi_struct *napi)
 }
 
 /*
+ * suspends_above returns what tells the suspend timeout from the flush timeout:
+ * the middle between both. 0 where nothing is suspended.
+ */
+static __always_inline __u64 suspends_above(struct napi_struct *napi)
+{
+	unsigned long flush = 0, suspend = 0;
+
+	/* Both moved into the NAPI with the suspension. */
+	if (!bpf_core_field_exists(napi->irq_suspend_timeout) ||
+	    !bpf_core_field_exists(napi->gro_flush_timeout))
+		return 0;
+	bpf_core_read(&flush, sizeof(flush), &napi->gro_flush_timeout);
+	bpf_core_read(&suspend, sizeof(suspend), &napi->irq_suspend_timeout);
+	return suspend > flush ? (suspend + flush) / 2 : 0;
+}
+
+/*
  * notice_suspension tells an epoll_wait that suspends the interrupt
  * (napi_suspend_irqs) from the other arms by how far away the timer's end is.
  * Only processes do it, so that softirqs need not read the clock.
  */
 static __always_inline void notice_suspension(struct napi_state *state, struct napi_counts *seen,
-					      struct hrtimer *timer)
+					      struct hrtimer *timer, struct napi_struct *napi)
 {
 	struct cpu_state *cpu;
-	__u64 now;
+	__u64 now, above;
 
 	state->safety = 0;
-	if (!state->suspends_above || state->starter != STARTER_APPLICATION ||
-	    !bpf_core_field_exists(timer->_softexpires))
+	if (state->starter != STARTER_APPLICATION || !bpf_core_field_exists(timer->_softexpires))
 		return;
 	cpu = this_cpu();
 	if (!cpu || cpu->in_net_rx)
 		return;
+	above = suspends_above(napi);
+	if (!above)
+		return;
 	now = bpf_ktime_get_ns();
-	if ((__s64)(READ(timer, _softexpires) - now) <= (__s64)state->suspends_above)
+	if ((__s64)(READ(timer, _softexpires) - now) <= (__s64)above)
 		return;
 	state->safety = 1;
 	if (state->suspended_at)
@@ -70,7 +89,7 @@ int BPF_PROG(hrtimer_start, struct hrtimer *timer)
 		return 0;
 	}
 	seen->arms++;
-	notice_suspension(state, seen, timer);
+	notice_suspension(state, seen, timer, napi);
 	return 0;
 }
 

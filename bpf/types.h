@@ -38,6 +38,10 @@ enum {
 	BPF_NOEXIST = 1,
 };
 
+enum {
+	BPF_F_MMAPABLE = 1 << 10,
+};
+
 /* include/linux/interrupt.h */
 #define NET_RX_SOFTIRQ 3
 

@@ -5,7 +5,6 @@
 #ifndef AUTOTUNE_WAITS_H
 #define AUTOTUNE_WAITS_H
 
-#define RING_POINTS 8
 /* A NAPI that nothing woke within this time was not polled again and again. */
 #define MAX_POLLING_GAP 10000000ULL
 
@@ -45,43 +44,30 @@ static __always_inline __u64 waiting_since(struct napi_state *state, struct cpu_
 }
 
 /*
- * ring_points spreads the packets of one poll over the time in which they came,
- * or over that since the first of them came.
+ * ring_wait counts how long the packets of one poll waited. Those that came at
+ * any time are spread over the gap: a point drawn at random in each half of it
+ * gives their distribution with two values per poll, and a value costs as much
+ * as counting the poll. Else the first packet waited all of it.
  */
-__attribute__((noinline)) int ring_points(__u32 slot, __u64 gap, __u32 work, bool spread)
+static __always_inline void ring_wait(struct cpu_state *cpu, __u32 slot, __u64 gap, __u32 work,
+				      bool spread)
 {
 	struct napi_delays *waits = delays_of(slot);
-	__u32 points = work < RING_POINTS ? work : RING_POINTS;
-	__u32 each, more, i;
-	__u64 step, wait;
+	__u32 at = draw(cpu), more = work - 1;
+	__u64 first = gap, other = part_of(gap, at);
 
-	if (!waits || points == 0)
-		return 0;
-	each = work / points;
-	more = work % points;
-	step = gap / points;
-	wait = spread ? step / 2 : step;
-	for (i = 0; i < RING_POINTS; i++) {
-		if (i >= points)
-			break;
-		record(&waits->ring_wait, wait, each + (i < more));
-		wait += step;
-	}
-	return 0;
-}
-
-/* ring_wait counts how long the packets of one poll waited. */
-static __always_inline void ring_wait(__u32 slot, __u64 gap, __u32 work, bool spread)
-{
-	struct napi_delays *waits;
-
-	if (work > 1) {
-		ring_points(slot, gap, work, spread);
+	if (!waits)
 		return;
+	if (spread) {
+		more = work / 2;
+		if (more)
+			gap /= 2;
+		first = part_of(gap, at);
+		other = first + gap;
 	}
-	waits = delays_of(slot);
-	if (waits)
-		record(&waits->ring_wait, spread ? gap / 2 : gap, 1);
+	record(&waits->ring_wait, first, work - more);
+	if (more)
+		record(&waits->ring_wait, other, more);
 }
 
 #endif

@@ -21,9 +21,15 @@ import (
 // their time counts: what is not of the queues is the same before and after a
 // move.
 //
-// A queue of which no part was observed is missing from the result.
+// A queue of which no part was observed is missing from the result, and so is
+// one whose thread polled and has no known time. All are missing when the time
+// of an application is not known: which queues it serves is not known either,
+// and a cost without it would be too low.
 func Costs(s *Sample) map[Queue]time.Duration {
 	out := make(map[Queue]time.Duration, len(s.Queues))
+	if s.AppsUnknown > 0 {
+		return out
+	}
 	add := func(q Queue, d time.Duration) { out[q] += max(0, d) }
 
 	var softirq, interrupt float64
@@ -70,6 +76,11 @@ func Costs(s *Sample) map[Queue]time.Duration {
 			if n := s.Queues[j].Polls().Packets; n > 0 {
 				add(s.Queues[j].Queue, part(app.CPU, float64(n), total))
 			}
+		}
+	}
+	for i := range s.Queues {
+		if q := &s.Queues[i]; q.ThreadTime == nil && q.Thread.Polls > 0 {
+			delete(out, q.Queue)
 		}
 	}
 	return out

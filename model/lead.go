@@ -39,6 +39,8 @@ func (s *Sample) Lead(leads map[Queue]Queue) Sample {
 		every := max(to.SampleEvery, from.SampleEvery)
 		addUp(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
 		to.Queue, to.NAPIID, to.SampleEvery = lead, id, every
+		// Those of one queue may belong to the sample that is merged.
+		to.CPUs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(to.CPUs, from.CPUs))))
 	}
 	slices.SortFunc(out.Queues, func(a, b QueueSample) int { return a.Queue.Compare(b.Queue) })
 	out.Active = leading(s.Active, of)

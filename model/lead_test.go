@@ -61,7 +61,7 @@ func TestLeadForgetsNoField(t *testing.T) {
 	fill(reflect.ValueOf(&ones).Elem())
 	ones.Queue, ones.NAPIID = Queue{Ifindex: 2}, 7
 	second := ones
-	second.Queue = Queue{Ifindex: 2, Index: 1}
+	second.Queue, second.CPUs = Queue{Ifindex: 2, Index: 1}, []int{0, 1}
 	s := Sample{Queues: []QueueSample{ones, second}}
 	got := s.Lead(map[Queue]Queue{second.Queue: ones.Queue}).Queues
 	if len(got) != 1 {
@@ -94,6 +94,9 @@ func fill(v reflect.Value) {
 		v.SetInt(1)
 	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
 	default: // no number
 	}
 }

@@ -1,5 +1,7 @@
 package model
 
+import "time"
+
 // Policy proposes settings. The loop tells it what was seen and asks what to
 // do (reverse communication): a policy never touches the plant, reads no
 // clock, and draws randomness only from the seed that it was made with, so
@@ -22,6 +24,29 @@ type Decision struct {
 	// Propensity is the probability with which a randomised policy chose
 	// this; zero when the choice was deterministic.
 	Propensity float64
+	// Forecast is what the policy expects of the next window at Settings; nil
+	// where it does not say. Guards hold it against what comes: a policy whose
+	// forecasts hold may move without a trial of each step.
+	Forecast *Forecast
+}
+
+// Forecast is what a policy expects of a window at given settings and load.
+// Errors are standard deviations, of everything: noise of a window and what is
+// not known.
+type Forecast struct {
+	// PacketRate is the load that it is made for, in packets per second.
+	PacketRate float64
+	// CostPerPacket is in CPU time per packet, and CostError relative to it.
+	CostPerPacket time.Duration
+	CostError     float64
+	// Delay is that of the objective's quantile.
+	Delay, DelayError time.Duration
+	// CostElasticity and DelayElasticity are the relative changes of cost and
+	// delay per relative change of load, near PacketRate.
+	CostElasticity, DelayElasticity float64
+	// Utilisation is that of the busiest CPU that serves the queue, 0 to 1 and
+	// above where it is overloaded; NaN when not known.
+	Utilisation float64
 }
 
 // Purpose is why a move is made. Guards judge a move by its purpose.

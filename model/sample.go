@@ -14,6 +14,10 @@ type Sample struct {
 	// Apps are the processes that received on a tuned queue; nil when
 	// applications were not observed.
 	Apps []AppSample
+	// AppsUnknown counts the processes that received on a tuned queue but are
+	// not in Apps, because they appeared or ended in the span: how much CPU
+	// time they took in it is not known.
+	AppsUnknown uint64
 	// Latency is the delay that the objective is judged by, over all queues;
 	// nil when no delay was observed.
 	Latency *Latency
@@ -99,6 +103,9 @@ type QueueSample struct {
 	Delay *Histogram
 	// SampleEvery is the share of sockets followed, as one in so many.
 	SampleEvery uint32
+	// CPUs are those that ran the polls, at least one in 16 of them each,
+	// ascending. Nil when nothing was polled, or it was not observed.
+	CPUs []int
 }
 
 // Polls returns the counts of all loops together.

@@ -89,6 +89,26 @@ func TestCostsCountNoTimeTwice(t *testing.T) {
 			},
 			map[model.Queue]time.Duration{a: 15 * ms, b: 95 * ms},
 		},
+		{
+			"nothing is known while an application comes or goes",
+			model.Sample{
+				Queues: []model.QueueSample{softirq(a, 1, 300), threaded(b, 2, 100, 10*ms)},
+				CPUs:   []model.CPUSample{{NetRXIdle: ptr(20 * ms)}},
+				Apps:   []model.AppSample{{CPU: 80 * ms}}, AppsUnknown: 1,
+			},
+			map[model.Queue]time.Duration{},
+		},
+		{
+			"a thread without a baseline is not free",
+			model.Sample{
+				Queues: []model.QueueSample{
+					softirq(a, 1, 300), {Queue: b, NAPIID: 2, Thread: model.PollCounts{Polls: 50, Packets: 100}},
+				},
+				CPUs: []model.CPUSample{{NetRXIdle: ptr(20 * ms)}},
+				Apps: []model.AppSample{{CPU: 80 * ms}},
+			},
+			map[model.Queue]time.Duration{a: 80 * ms},
+		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

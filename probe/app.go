@@ -32,9 +32,9 @@ func newApps(procfs string) *apps {
 }
 
 // sample returns what each process did since the call before, ordered by
-// process ID, whether one appeared that was not known before, and the processes
+// process ID, how many appeared that were not known before, and the processes
 // that have exited. A new process starts a baseline and gives no sample.
-func (a *apps) sample(r *reading, k kernel) (samples []model.AppSample, appeared bool, exited []uint32, err error) {
+func (a *apps) sample(r *reading, k kernel) (samples []model.AppSample, appeared int, exited []uint32, err error) {
 	samples = make([]model.AppSample, 0, len(r.apps))
 	var errs []error
 	for pid, waits := range r.apps {
@@ -57,7 +57,7 @@ func (a *apps) sample(r *reading, k kernel) (samples []model.AppSample, appeared
 			a.known[pid] = &app{
 				comm: comm, cgroup: processCgroup(a.procfs, int(pid)), waits: waits, times: maps.Clone(a.spare),
 			}
-			appeared = true
+			appeared++
 			continue
 		}
 		s := model.AppSample{

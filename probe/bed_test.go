@@ -241,7 +241,9 @@ func (b *bed) phase(tb testing.TB, name string, rate float64) {
 // open opens a source on the bed.
 func (b *bed) open(tb testing.TB, options Options) *Source {
 	tb.Helper()
-	options.Inventory = b
+	if options.Inventory == nil {
+		options.Inventory = b
+	}
 	if options.Budget == 0 {
 		options.Budget = -1
 	}

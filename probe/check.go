@@ -37,6 +37,7 @@ func Check(ctx context.Context) []model.Finding {
 		c.tracefs,
 		c.perfCounters,
 		c.preemption,
+		c.netRX,
 		c.pollArguments,
 		c.receiveProbes,
 		c.contexts,
@@ -324,6 +325,41 @@ func (c checker) preemption() []model.Finding {
 		return failed(f, model.FindingDegraded, errRealtime, "unknown: "+softirqTimesLost, "boot a kernel without PREEMPT_RT to have them")
 	}
 	f.State, f.Detail = model.FindingOK, "no: softirqs are not interrupted by tasks"
+	return []model.Finding{f}
+}
+
+// netRX tells which CPUs handle what is received.
+func (c checker) netRX() []model.Finding {
+	f := model.Finding{Area: areaKernel, Name: "NET_RX softirqs"}
+	const consequence = "which CPUs handle received packets is only known while probes run"
+	data, err := os.ReadFile(filepath.Join(c.root, "sys/devices/system/cpu/online"))
+	if err != nil {
+		return failed(f, model.FindingDegraded, fmt.Errorf("read online CPUs: %w", err), consequence, "mount sysfs on /sys")
+	}
+	online, err := model.ParseCPUList(string(data))
+	if err != nil {
+		return failed(f, model.FindingDegraded, fmt.Errorf("online CPUs: %w", err), consequence, "")
+	}
+	table, err := readCPUTable(filepath.Join(c.root, "proc"), "softirqs")
+	if err != nil {
+		return failed(f, model.FindingDegraded, err, consequence, "mount proc on /proc")
+	}
+	counts := table["NET_RX"]
+	var sum, most uint64
+	var busiest, handling int
+	for _, cpu := range online {
+		n := uint64(counts[cpu])
+		if sum += n; n > 0 {
+			handling++
+		}
+		if n > most {
+			busiest, most = cpu, n
+		}
+	}
+	f.State, f.Detail = model.FindingOK, fmt.Sprintf("none yet on %d online CPUs", len(online))
+	if sum > 0 {
+		f.Detail = fmt.Sprintf("on %d of %d online CPUs, most on CPU %d (%.0f%%)", handling, len(online), busiest, 100*float64(most)/float64(sum))
+	}
 	return []model.Finding{f}
 }
 

@@ -1,17 +1,18 @@
 package probe
 
-import "autotune/bpf"
+import (
+	"autotune/bpf"
+	"autotune/model"
+)
 
 // addCounts adds what one CPU counted.
 func addCounts(sum, add *bpf.ReceiveNapiCounts) {
-	for i := range sum.Loops {
-		sum.Loops[i].Polls += add.Loops[i].Polls
-		sum.Loops[i].Packets += add.Loops[i].Packets
-		sum.Loops[i].Empty += add.Loops[i].Empty
-		sum.Loops[i].Full += add.Loops[i].Full
-	}
 	for i := range sum.Work {
 		sum.Work[i] += add.Work[i]
+	}
+	for i := range sum.Full {
+		sum.Full[i] += add.Full[i]
+		sum.Excess[i] += add.Excess[i]
 	}
 	for i := range sum.Takeovers {
 		sum.Takeovers[i] += add.Takeovers[i]
@@ -28,11 +29,41 @@ func addCounts(sum, add *bpf.ReceiveNapiCounts) {
 	sum.Flushed += add.Flushed
 }
 
-// polls returns the polls of all loops.
-func polls(counts *bpf.ReceiveNapiCounts) uint64 {
-	var n uint64
-	for i := range counts.Loops {
-		n += counts.Loops[i].Polls
+// polls returns the polls of all loops, modulo 2^32.
+func polls(counts *bpf.ReceiveNapiCounts) uint32 {
+	var n uint32
+	for _, of := range counts.Work {
+		n += of
 	}
 	return n
+}
+
+// The values of enum loop in bpf/state.h.
+const (
+	loopSoftirq     = 0
+	loopThread      = 1
+	loopApplication = 2
+	// loopTimer is added to the first two.
+	loopTimer = 3
+	loops     = 5
+)
+
+// loopGrowth returns what one loop polled between two readings, and adds it to
+// the polls by packets.
+func loopGrowth(last, now *bpf.ReceiveNapiCounts, loop int, work *[model.WorkBuckets]uint64) model.PollCounts {
+	c := model.PollCounts{
+		Packets: uint64(now.Excess[loop] - last.Excess[loop]),
+		Full:    uint64(now.Full[loop] - last.Full[loop]),
+	}
+	for packets := range model.WorkBuckets {
+		at := loop*model.WorkBuckets + packets
+		n := uint64(now.Work[at] - last.Work[at])
+		work[packets] += n
+		c.Polls += n
+		c.Packets += n * uint64(packets)
+		if packets == 0 {
+			c.Empty = n
+		}
+	}
+	return c
 }

@@ -19,7 +19,9 @@ type reading struct {
 	delays []bpf.ReceiveNapiDelays
 	// cpus are by CPU number, and so are events: what the programs counted
 	// there, as a measure of where they ran.
-	cpus   []bpf.ReceiveCpuState
+	cpus []bpf.ReceiveCpuState
+	// polls are those of each slot by CPU, modulo 2^32.
+	polls  [][]uint32
 	events []uint64
 	// apps are by process ID.
 	apps map[uint32]bpf.ReceiveAppWaits
@@ -75,7 +77,7 @@ type programs struct {
 	appValues     []bpf.ReceiveAppWaits
 }
 
-// appCapacity is max_entries of the apps map in bpf/receive.bpf.c.
+// appCapacity is max_entries of the apps map in bpf/state.h.
 const appCapacity = 1024
 
 // loadPrograms loads and attaches every signal that the host allows.
@@ -167,7 +169,10 @@ func (p *programs) follow(id uint32, slot int, thread *uint32) error {
 	if thread != nil && *thread != 0 {
 		at, err := p.threads.take(*thread)
 		if err == nil {
-			err = p.put(bpf.ReceiveMapThreads, at, bpf.ReceiveThreadState{}, bpf.ReceiveMapThreadPids, *thread)
+			err = p.collection.Maps[bpf.ReceiveMapThreads].Put(uint32(at), bpf.ReceiveThreadState{})
+		}
+		if err == nil {
+			err = p.collection.Maps[bpf.ReceiveMapThreadPids].Put(uint32(at), *thread)
 		}
 		if err != nil {
 			return fmt.Errorf("follow thread %d of NAPI %d: %w", *thread, id, err)
@@ -175,28 +180,23 @@ func (p *programs) follow(id uint32, slot int, thread *uint32) error {
 		state.Threaded, state.Thread = 1, uint32(at)
 	}
 	at, err := p.napis.take(id)
-	if err == nil {
-		err = p.put(bpf.ReceiveMapNapis, at, state, bpf.ReceiveMapNapiIds, id)
-	}
 	if err != nil {
 		return fmt.Errorf("follow NAPI %d: %w", id, err)
 	}
-	return nil
-}
-
-// put writes a state, and then the ID by which the programs find it.
-func (p *programs) put(states string, at int, state any, ids string, id uint32) error {
-	if err := p.collection.Maps[states].Put(uint32(at), state); err != nil {
-		return err
+	// The programs find the state by its ID, so all else comes first.
+	for _, state.Id = range []uint32{0, id} {
+		if err := p.collection.Maps[bpf.ReceiveMapNapis].Put(uint32(at), state); err != nil {
+			return fmt.Errorf("follow NAPI %d: %w", id, err)
+		}
 	}
-	return p.collection.Maps[ids].Put(uint32(at), id)
+	return nil
 }
 
 func (p *programs) unfollow(id uint32, thread *uint32) error {
 	var errs []error
 	if at, ok := p.napis.find(id); ok {
 		p.napis[at] = 0
-		if err := p.collection.Maps[bpf.ReceiveMapNapiIds].Put(uint32(at), uint32(0)); err != nil {
+		if err := p.collection.Maps[bpf.ReceiveMapNapis].Put(uint32(at), bpf.ReceiveNapiState{}); err != nil {
 			errs = append(errs, fmt.Errorf("stop following NAPI %d: %w", id, err))
 		}
 	}
@@ -235,6 +235,7 @@ func (p *programs) read(r *reading) error {
 	r.delays = resize(r.delays, p.sizes.napis)
 	r.cpus = resize(r.cpus, p.sizes.cpus)
 	r.events = resize(r.events, p.sizes.cpus)
+	r.polls = resize(r.polls, p.sizes.napis)
 	clear(r.events)
 	if r.apps == nil {
 		r.apps = make(map[uint32]bpf.ReceiveAppWaits)
@@ -245,10 +246,12 @@ func (p *programs) read(r *reading) error {
 	for slot := range p.used {
 		sum := &r.counts[slot]
 		*sum = bpf.ReceiveNapiCounts{}
+		r.polls[slot] = resize(r.polls[slot], p.sizes.cpus)
 		for cpu := range p.sizes.cpus {
 			add := &p.perCPU[slot*p.sizes.cpus+cpu]
 			addCounts(sum, add)
-			r.events[cpu] += polls(add) + add.Arms + add.Fires
+			r.polls[slot][cpu] = polls(add)
+			r.events[cpu] += uint64(r.polls[slot][cpu]) + add.Arms + add.Fires
 		}
 	}
 	if err := readArray(p.collection.Maps[bpf.ReceiveMapDelays], &p.keys, r.delays[:p.used]); err != nil {

@@ -74,6 +74,17 @@ func onKernelTypes(tb testing.TB, change func(*btf.Spec)) func(*loader) {
 
 // rename gives a member of a structure another name.
 func rename(tb testing.TB, structure, member string) func(*btf.Spec) {
+	return alter(tb, structure, member, func(m *btf.Member) { m.Name += "_renamed" })
+}
+
+// retype gives a member of a structure a type that cannot be read as a number.
+func retype(tb testing.TB, structure, member string) func(*btf.Spec) {
+	return alter(tb, structure, member, func(m *btf.Member) {
+		m.Type = &btf.Struct{Name: "another", Size: 8, Members: []btf.Member{{Name: "a", Type: &btf.Int{Name: "long", Size: 8}}}}
+	})
+}
+
+func alter(tb testing.TB, structure, member string, change func(*btf.Member)) func(*btf.Spec) {
 	return func(spec *btf.Spec) {
 		var s *btf.Struct
 		if err := spec.TypeByName(structure, &s); err != nil {
@@ -83,7 +94,7 @@ func rename(tb testing.TB, structure, member string) func(*btf.Spec) {
 		if i < 0 {
 			tb.Fatalf("%s has no member %s", structure, member)
 		}
-		s.Members[i].Name += "_renamed"
+		change(&s.Members[i])
 	}
 }
 
@@ -139,6 +150,7 @@ func TestEachProbeIsMissedByNameAlone(t *testing.T) {
 			[]string{signalSoftirqTimes}, lacking(func(p *parts) { p.softirqs = false }),
 		},
 		{"a kernel before irq-suspend-timeout", onKernelTypes(t, rename(t, "napi_struct", "irq_suspend_timeout")), nil, everything},
+		{"a suspend timeout of another type", onKernelTypes(t, retype(t, "napi_struct", "irq_suspend_timeout")), nil, everything},
 		{"a kernel before settings per NAPI", onKernelTypes(t, func(spec *btf.Spec) {
 			rename(t, "napi_struct", "gro_flush_timeout")(spec)
 			rename(t, "napi_struct", "defer_hard_irqs")(spec)
@@ -210,7 +222,9 @@ func TestWithoutTypesOrPollsNothingIsOpened(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"a NAPI without an ID": onKernelTypes(t, rename(t, "napi_struct", "napi_id")),
+		"a NAPI without an ID":              onKernelTypes(t, rename(t, "napi_struct", "napi_id")),
+		"a NAPI with an ID of another type": onKernelTypes(t, retype(t, "napi_struct", "napi_id")),
+		"a NAPI with an unreadable device":  onKernelTypes(t, retype(t, "napi_struct", "dev")),
 	} {
 		if _, _, err := b.variant(t, change); !errors.Is(err, ErrNoPolls) {
 			t.Errorf("%s: error %v, want %v", name, err, ErrNoPolls)

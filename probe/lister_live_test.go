@@ -358,6 +358,9 @@ func (b *bed) feedHolders(tb testing.TB, contexts int) {
 			ports = append(ports, port+i)
 		}
 		b.feed(tb, ports...)
+		if port%512 == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 }
 
@@ -400,10 +403,12 @@ func TestThousandContextsAreListedSoon(t *testing.T) {
 		"proc":     {&Lister{proc: procContexts{"/proc"}}, time.Second},
 	} {
 		got, took := listed(t, tt.lister, pids)
-		// Datagrams may still be on their way, or lost while the address of
-		// the server was being resolved.
-		for tries := 0; got < processes*each && tries < 5; tries++ {
+		// Datagrams may still be on their way, lost while the address of the
+		// server was being resolved, or too many for a thread that waits for
+		// its CPU.
+		for deadline := time.Now().Add(30 * time.Second); got < processes*each && time.Now().Before(deadline); {
 			b.feedHolders(t, processes*each)
+			time.Sleep(100 * time.Millisecond)
 			got, took = listed(t, tt.lister, pids)
 		}
 		t.Logf("%s: %d contexts with %d sockets each in %v", name, got, heldSockets, took)

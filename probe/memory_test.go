@@ -45,6 +45,11 @@ func (k *memoryKernel) read(r *reading) error {
 	r.counts = append(r.counts[:0], k.counts...)
 	r.delays = append(r.delays[:0], k.delays...)
 	r.cpus = resize(r.cpus, 2)
+	r.polls = resize(r.polls, k.size)
+	for slot := range r.polls {
+		// All on CPU 1.
+		r.polls[slot] = []uint32{0, polls(&k.counts[slot])}
+	}
 	r.events = append(r.events[:0], k.events...)
 	r.apps = make(map[uint32]bpf.ReceiveAppWaits)
 	for pid, waits := range k.apps {
@@ -105,9 +110,7 @@ func (k *memoryKernel) poll(id uint32, n uint64) {
 	if !ok {
 		return
 	}
-	k.counts[slot].Loops[loopSoftirq].Polls += n
-	k.counts[slot].Loops[loopSoftirq].Packets += 2 * n
-	k.counts[slot].Work[2] += n
+	k.counts[slot].Work[loopSoftirq*model.WorkBuckets+2] += uint32(n)
 	k.counts[slot].SoftirqTimed += n
 	k.delays[slot].Delay.Counts[10] += uint32(n)
 }

@@ -135,7 +135,7 @@ func newLoader(sizes mapSizes) (*loader, *ebpf.Collection, error) {
 		return nil, nil, fmt.Errorf("read the embedded raw programs: %w", err)
 	}
 	for _, spec := range []*ebpf.CollectionSpec{direct, raw} {
-		for _, name := range []string{bpf.ReceiveMapNapis, bpf.ReceiveMapNapiIds, bpf.ReceiveMapThreads, bpf.ReceiveMapThreadPids} {
+		for _, name := range []string{bpf.ReceiveMapNapis, bpf.ReceiveMapThreads, bpf.ReceiveMapThreadPids} {
 			spec.Maps[name].MaxEntries = uint32(sizes.places())
 		}
 		spec.Maps[bpf.ReceiveMapDelays].MaxEntries = uint32(sizes.napis)

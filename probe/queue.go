@@ -16,10 +16,12 @@ type queue struct {
 	slot   int
 	counts bpf.ReceiveNapiCounts
 	delays bpf.ReceiveNapiDelays
+	// polls are by CPU.
+	polls []uint32
 	// thread is the NAPI thread's CPU time; nil without a baseline.
 	thread *time.Duration
 	// interrupts are those of its line by CPU; nil without a baseline.
-	interrupts []uint32
+	interrupts map[int]uint32
 }
 
 func samePID(a, b *uint32) bool {
@@ -33,23 +35,23 @@ func samePID(a, b *uint32) bool {
 // One socket in sockets was followed.
 func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 	counts, delays := &r.counts[q.slot], &r.delays[q.slot]
-	var loops [len(counts.Loops)]model.PollCounts
-	for i := range loops {
-		loops[i] = pollGrowth(&q.counts.Loops[i], &counts.Loops[i])
+	var work [model.WorkBuckets]uint64
+	var polls [loops]model.PollCounts
+	for i := range polls {
+		polls[i] = loopGrowth(&q.counts, counts, i, &work)
 	}
 	s := model.QueueSample{
 		Queue:       q.napi.Queue,
 		NAPIID:      q.napi.ID,
-		Softirq:     loops[loopSoftirq].Plus(loops[loopSoftirq|loopTimer]),
-		Thread:      loops[loopThread].Plus(loops[loopThread|loopTimer]),
-		Busy:        loops[loopApplication],
+		Softirq:     polls[loopSoftirq].Plus(polls[loopSoftirq+loopTimer]),
+		Thread:      polls[loopThread].Plus(polls[loopThread+loopTimer]),
+		Busy:        polls[loopApplication],
 		Netpoll:     growth(q.counts.Netpoll, counts.Netpoll),
 		Unmasked:    growth(q.counts.Unmasked, counts.Unmasked),
 		RingWait:    histogramGrowth(&q.delays.RingWait, &delays.RingWait),
 		SampleEvery: sockets,
-	}
-	for i := range s.Work {
-		s.Work[i] = grown(q.counts.Work[i], counts.Work[i])
+		Work:        work,
+		CPUs:        pollers(q.polls, r.polls[q.slot]),
 	}
 	if k.observes(signalSoftirqTimes) {
 		s.SoftirqTime = projected(
@@ -60,7 +62,7 @@ func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 			Arms:  grown(q.counts.Arms, counts.Arms),
 			Fires: grown(q.counts.Fires, counts.Fires),
 		}
-		s.TimerSoftirq, s.TimerThread = &loops[loopSoftirq|loopTimer], &loops[loopThread|loopTimer]
+		s.TimerSoftirq, s.TimerThread = &polls[loopSoftirq+loopTimer], &polls[loopThread+loopTimer]
 		s.Takeovers = takeoverGrowth(&q.counts, counts)
 		s.Suspension = &model.Suspension{
 			Started: grown(q.counts.Suspended, counts.Suspended),
@@ -84,6 +86,29 @@ func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 // baseline starts a window at r.
 func (q *queue) baseline(r *reading) {
 	q.counts, q.delays = r.counts[q.slot], r.delays[q.slot]
+	q.polls = append(q.polls[:0], r.polls[q.slot]...)
+}
+
+// pollers returns the CPUs that ran at least one in 16 of the polls between two
+// readings; nil when there was none.
+func pollers(last, now []uint32) []int {
+	var all uint64
+	grown := func(cpu int) uint64 {
+		if cpu >= len(last) {
+			return 0
+		}
+		return uint64(now[cpu] - last[cpu])
+	}
+	for cpu := range now {
+		all += grown(cpu)
+	}
+	var cpus []int
+	for cpu := range now {
+		if n := grown(cpu); n > 0 && 16*n >= all {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
 }
 
 // threadTime returns the CPU time of the NAPI thread since the call before;
@@ -113,12 +138,12 @@ func (q *queue) threadTime(procfs string) (*time.Duration, error) {
 
 // interruptGrowth returns how often the line of the instance has interrupted
 // since the call before; nil when it is not known, or there is no baseline.
-func (q *queue) interruptGrowth(sysfs string) (*uint64, error) {
+func (q *queue) interruptGrowth(sysfs, procfs string) (*uint64, error) {
 	if q.napi.IRQ == nil {
 		q.interrupts = nil
 		return nil, nil
 	}
-	now, err := readInterrupts(sysfs, *q.napi.IRQ)
+	now, err := readInterrupts(sysfs, procfs, *q.napi.IRQ)
 	if err != nil {
 		q.interrupts = nil
 		if gone(err) {
@@ -128,23 +153,8 @@ func (q *queue) interruptGrowth(sysfs string) (*uint64, error) {
 	}
 	last := q.interrupts
 	q.interrupts = now
-	if len(last) != len(now) {
-		return nil, nil
-	}
-	var sum uint64
-	for i := range now {
-		sum += uint64(wrapping(last[i], now[i]))
-	}
-	return &sum, nil
+	return interruptsBetween(last, now), nil
 }
-
-// The values of enum loop in bpf/state.h.
-const (
-	loopSoftirq     = 0
-	loopThread      = 1
-	loopApplication = 2
-	loopTimer       = 4
-)
 
 // The values of enum starter in bpf/state.h.
 const (
@@ -165,15 +175,6 @@ func takeoverGrowth(last, now *bpf.ReceiveNapiCounts) *model.Takeovers {
 		TimerToApplication:     between(starterTimer, starterApplication),
 		ApplicationToInterrupt: between(starterApplication, starterInterrupt),
 		ApplicationToTimer:     between(starterApplication, starterTimer),
-	}
-}
-
-func pollGrowth(last, now *bpf.ReceivePollCounts) model.PollCounts {
-	return model.PollCounts{
-		Polls:   grown(last.Polls, now.Polls),
-		Packets: grown(last.Packets, now.Packets),
-		Empty:   grown(last.Empty, now.Empty),
-		Full:    grown(last.Full, now.Full),
 	}
 }
 

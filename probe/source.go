@@ -162,7 +162,7 @@ func newSource(k kernel, options Options, napis []model.NAPI, napisErr error, cl
 		if _, err := q.threadTime(s.procfs); err != nil {
 			return nil, err
 		}
-		if _, err := q.interruptGrowth(sysfsRoot); err != nil {
+		if _, err := q.interruptGrowth(sysfsRoot, s.procfs); err != nil {
 			return nil, err
 		}
 	}
@@ -271,7 +271,7 @@ func (s *Source) sampleQueues(sample *model.Sample, steady []*queue) error {
 			return err
 		}
 		qs.ThreadTime = spent
-		if qs.Interrupts, err = s.queues[qs.Queue].interruptGrowth(sysfsRoot); err != nil {
+		if qs.Interrupts, err = s.queues[qs.Queue].interruptGrowth(sysfsRoot, s.procfs); err != nil {
 			return err
 		}
 	}
@@ -294,7 +294,8 @@ func (s *Source) sampleApps(sample *model.Sample) error {
 			return err
 		}
 	}
-	if err := s.listContexts(sample.At, appeared); err != nil {
+	sample.AppsUnknown = uint64(appeared + len(exited))
+	if err := s.listContexts(sample.At, appeared > 0); err != nil {
 		return err
 	}
 	if s.listedEver {

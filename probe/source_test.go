@@ -131,6 +131,7 @@ func TestSampleHoldsTheGrowthOfEachQueue(t *testing.T) {
 				Service:      &model.Histogram{},
 				Delay:        &model.Histogram{},
 				SampleEvery:  4,
+				CPUs:         []int{1},
 			}
 			q.Work[2] = polls
 			q.Delay.Counts[10] = polls
@@ -378,8 +379,8 @@ func TestAppsStartWithABaseline(t *testing.T) {
 		f.proc.write(t, "50/cgroup", []byte("0::/app.slice\n"))
 		thread(50, "1000")
 		f.kernel.apps[50] = waits(3, 10)
-		if got := f.next(t).Apps; len(got) != 0 {
-			t.Errorf("a process that appeared gives %+v", got)
+		if got := f.next(t); len(got.Apps) != 0 || got.AppsUnknown != 1 {
+			t.Errorf("a process that appeared gives %+v, and %d unknown", got.Apps, got.AppsUnknown)
 		}
 
 		thread(50, "1500")
@@ -391,13 +392,14 @@ func TestAppsStartWithABaseline(t *testing.T) {
 			Events: &events, Full: &full, BusyPolls: &model.BusyPolls{Polls: 20, Packets: 2},
 		}}
 		want[0].Waits[3] = 2
-		if diff := cmp.Diff(want, f.next(t).Apps); diff != "" {
-			t.Errorf("apps (-want +got):\n%s", diff)
+		got := f.next(t)
+		if diff := cmp.Diff(want, got.Apps); diff != "" || got.AppsUnknown != 0 {
+			t.Errorf("%d unknown; apps (-want +got):\n%s", got.AppsUnknown, diff)
 		}
 
 		f.proc.remove(t, "50")
-		if got := f.next(t).Apps; len(got) != 0 {
-			t.Errorf("a process that exited gives %+v", got)
+		if got := f.next(t); len(got.Apps) != 0 || got.AppsUnknown != 1 {
+			t.Errorf("a process that exited gives %+v, and %d unknown", got.Apps, got.AppsUnknown)
 		}
 		if len(f.kernel.apps) != 0 {
 			t.Errorf("a process that exited is kept: %v", f.kernel.apps)

@@ -114,6 +114,31 @@ func TestAIMDAdaptsToAlternatingLoad(t *testing.T) {
 	}
 }
 
+// From no prior greybox has to find out that deferral costs at low load and pays
+// at high. Together that is to save 8% of the CPU that plain interrupts take.
+func TestGreyboxAdaptsToAlternatingLoad(t *testing.T) {
+	met := 0
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, 250*time.Millisecond, 3*phase*rounds, lowHighLow(phase))
+		plantLoop(t, p, mustParse(t, "greybox:prior=generic"), nil, nil)
+		late, spent, idle := 0, 0.0, 0.0
+		for load := range p.windows {
+			late += p.over[load]
+			spent += p.spent[load]
+			idle += p.idle[load]
+		}
+		ok := p.ratio(highLoad) <= 0.95 && spent <= 0.92*idle && late <= len(p.changes)
+		if ok {
+			met++
+		}
+		t.Logf("seed %d: low %+.1f%%, high %+.1f%%, together %+.1f%%, %d changes, %d windows over the SLO, met %v", seed,
+			100*(p.ratio(lowLoad)-1), 100*(p.ratio(highLoad)-1), 100*(spent/idle-1), len(p.changes), late, ok)
+	}
+	if met < 8 {
+		t.Errorf("met with %d of %d seeds, want at least 8", met, seeds)
+	}
+}
+
 func TestWhatDoesNotAdaptDoesNotMeetTheTarget(t *testing.T) {
 	for _, spec := range []string{"base", "random", "static:defer=10,flush=200us", "static:defer=40,flush=50us"} {
 		t.Run(spec, func(t *testing.T) {

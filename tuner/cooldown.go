@@ -17,10 +17,13 @@ func (cooldownGuard) rule(t *turn, next func() ruling) ruling {
 	}
 	q, o := t.q, t.loop.options.Cooldown
 	switch since := q.turns - q.trialEnd; {
-	case q.trialEnd > 0 && since <= o.Windows:
+	case r.trial != trialGrant && q.trialEnd > 0 && since <= o.Windows:
 		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %d windows since the last trial; %s", since, o.Windows, r.why))
 	case t.merged.RateChange > o.Rise:
 		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("load rises by %.0f%%; %s", 100*t.merged.RateChange, r.why))
+	}
+	if r.trial == trialGrant {
+		return r
 	}
 	slots := (len(t.loop.queues) + o.OneIn - 1) / max(1, o.OneIn)
 	if t.loop.onTrial() >= slots {

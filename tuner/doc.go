@@ -20,7 +20,8 @@
 //   - bounds: saturate, and say so once.
 //   - step limit: shorten moves up.
 //   - cooldown: space moves for CPU, and let few queues try at a time.
-//   - trial: measure what a move does, then keep or revert it.
+//   - trial: measure what a move does, then keep or revert it; for a policy
+//     whose forecasts hold, watch the move instead.
 //   - tripwire: roll back upon one window that cannot wait.
 //   - breaker: freeze a direction in which moves keep being reverted.
 //   - SLO: answer a confirmed breach where the policy does not.

@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"autotune/model"
@@ -105,7 +106,11 @@ func (t *turn) lack() string {
 func (l *Loop) stolen(s *model.Sample, q model.Queue) (cpu int, steal time.Duration, ok bool) {
 	o := l.options.Evidence
 	allowed := max(time.Duration(o.Steal*float64(s.Span)), o.Tick)
-	serving, listed := l.serving[q]
+	var qs *model.QueueSample
+	if i := slices.IndexFunc(s.Queues, func(qs model.QueueSample) bool { return qs.Queue == q }); i >= 0 {
+		qs = &s.Queues[i]
+	}
+	serving, listed := l.servedBy(q, qs)
 	for i := range s.CPUs {
 		c := &s.CPUs[i]
 		if c.Steal > allowed && (!listed || serving[c.CPU]) {

@@ -22,6 +22,9 @@ type ruling struct {
 	purpose    model.Purpose
 	why        string
 	propensity float64
+	// forecast is what the policy expects at proposed; nil where it does not
+	// say.
+	forecast *model.Forecast
 	// verdict is VerdictApplied for a move that still has to be applied.
 	verdict model.Verdict
 	guard   string
@@ -100,6 +103,7 @@ func (t *turn) ask() ruling {
 		purpose:    d.Purpose,
 		why:        d.Why,
 		propensity: d.Propensity,
+		forecast:   d.Forecast,
 		verdict:    model.VerdictApplied,
 		own:        true,
 	}

@@ -391,9 +391,24 @@ func (l *Loop) observe(t *turn, costs map[model.Queue]time.Duration) {
 	}
 }
 
+// servedBy returns which CPUs served a queue, and whether that is known: those
+// that polled it in the span, which interrupts and threads may leave for others
+// at any time, or else those that the run began with.
+func (l *Loop) servedBy(q model.Queue, qs *model.QueueSample) (serving map[int]bool, known bool) {
+	if qs == nil || len(qs.CPUs) == 0 {
+		serving, known = l.serving[q]
+		return serving, known
+	}
+	serving = make(map[int]bool, len(qs.CPUs))
+	for _, cpu := range qs.CPUs {
+		serving[cpu] = true
+	}
+	return serving, true
+}
+
 // utilisation returns the busiest share of the CPUs that serve the queue.
 func (l *Loop) utilisation(s *model.Sample, q model.Queue, qs *model.QueueSample) float64 {
-	serving, listed := l.serving[q]
+	serving, listed := l.servedBy(q, qs)
 	softirq := qs != nil && qs.Softirq.Packets > 0
 	best := math.NaN()
 	for i := range s.CPUs {

@@ -32,7 +32,7 @@ type Options struct {
 	// of.
 	Queues []model.Queue
 	// CPUs are the CPUs that serve a queue, where utilisation and steal are
-	// looked for. For a queue that is missing, steal is looked for on all
+	// looked for unless a sample tells which ones polled it. For a queue that is missing, steal is looked for on all
 	// CPUs, and utilisation on those that spend at least 1% of their time in
 	// NET_RX, provided that the queue is polled in softirq; otherwise it is
 	// not known.
@@ -143,6 +143,10 @@ type TrialOptions struct {
 	// Gross is the rise of cost, as a share, that ends a trial even in a
 	// window that is still settling; zero stands for 0.5.
 	Gross float64 `json:"gross"`
+	// Credit is how many more of a policy's forecasts must have held than
+	// failed before its moves for cost and safety need no trial; zero stands
+	// for 3, a negative value for a trial always.
+	Credit int `json:"credit"`
 }
 
 // TripwireOptions set what rolls a move back at once.
@@ -207,6 +211,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Trial.Error, 0.05)
 	orDefault(&o.Trial.Tolerance, 0.25)
 	orDefault(&o.Trial.Gross, 0.5)
+	orDefault(&o.Trial.Credit, 3)
 	orDefault(&o.Tripwire.Factor, 4)
 	orDefault(&o.Tripwire.Utilisation, 0.95)
 	orDefault(&o.Breaker.Reverts, 3)

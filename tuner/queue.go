@@ -37,6 +37,11 @@ type queueState struct {
 	// without a verdict, trialLast that in which the last one began.
 	trialEnd, trialLast int
 	reference           []measure
+	// credit counts the forecasts that held, promise is the one for the next
+	// window, and audit the granted move that is watched.
+	credit  int
+	promise *promise
+	audit   *audit
 	// retry is what to go back to, after going back failed; maybe is what a
 	// failed write may have left.
 	retry, maybe *model.Settings
@@ -80,6 +85,7 @@ type record struct {
 // restart forgets what belongs to the settings before.
 func (q *queueState) restart(t *turn) {
 	q.dropTrial()
+	q.promise, q.audit = nil, nil
 	q.judgedAt, q.unjudged = t.sample.At, 0
 	q.reference = q.reference[:0]
 	q.breaches = 0

@@ -36,6 +36,9 @@ func (l *Loop) settle(t *turn, r ruling, readback model.Config, failed map[model
 			q.outcome.To = t.asked.proposed
 		}
 	}
+	if t.asked != nil && !t.skip {
+		q.promised(r)
+	}
 	if t.enough && !t.settling && q.settle == 0 && q.window.Windows() > 0 {
 		q.restartWindow(t)
 	}
@@ -60,7 +63,15 @@ func (l *Loop) applied(t *turn, r ruling, got model.Settings) ruling {
 	before := q.reference
 	q.reference = nil
 	q.breaches = 0
+	q.audit = nil
 	switch r.trial {
+	case trialGrant:
+		q.dropTrial()
+		q.trialEnd = 0
+		q.audit = &audit{
+			purpose: r.purpose, anchor: t.active, at: got, before: before,
+			kind: kindOf(t.active, got, r.purpose, t.merged.PacketRate),
+		}
 	case trialBegin:
 		kept := make([]measure, 0, len(before))
 		for _, m := range before {

@@ -10,7 +10,7 @@ import (
 
 // trialGuard measures what a move does, and keeps or reverts it. It judges a
 // direction: a move without a verdict may go on, and is compared with where the
-// direction began.
+// direction began. A policy whose forecasts hold is granted moves without one.
 type trialGuard struct{}
 
 // trialAction is what follows once a move is applied.
@@ -20,6 +20,7 @@ const (
 	trialNone trialAction = iota
 	trialBegin
 	trialExtend
+	trialGrant
 )
 
 // trial is a direction that is being measured.
@@ -67,6 +68,9 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 				guard: "trial", why: fmt.Sprintf("going back to %v, which failed before", target)}
 		}
 	}
+	if r, ok := t.audit(); ok {
+		return r
+	}
 	if q.trial == nil {
 		r := next()
 		return t.admit(r)
@@ -92,6 +96,10 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 			return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("load moved to %.0f packets/s during the trial of %v", t.merged.PacketRate, t.active))
 		}
 		q.endTrial(model.VerdictAborted, "trial", t.active)
+		if tr.purpose == model.PurposeSafety && breaching(tr.before, t.loop.options.Objective.SLO) {
+			// Back would be where the SLO was broken.
+			return t.admit(r)
+		}
 		return ruling{settings: tr.anchor, proposed: r.proposed, purpose: model.PurposeReturn, verdict: model.VerdictAborted, guard: "trial",
 			why: fmt.Sprintf("load moved to %.0f packets/s, so that %v cannot be compared with %v", t.merged.PacketRate, t.active, tr.anchor)}
 	}
@@ -112,6 +120,9 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 	}
 	if r.moves() {
 		switch {
+		case t.granted(r):
+			r.trial = trialGrant
+			return r
 		case r.purpose == model.PurposeSafety && tr.purpose != model.PurposeSafety:
 			// A breach ends a trial that seeks cost.
 			return t.revert("trial", fmt.Sprintf("the policy asks for safety: %s", r.why))
@@ -139,6 +150,10 @@ func (t *turn) admit(r ruling) ruling {
 	}
 	r.purpose = t.purposeOf(r)
 	if !t.loop.tried(r.purpose) || t.loop.options.Actuator == nil {
+		return r
+	}
+	if t.granted(r) {
+		r.trial = trialGrant
 		return r
 	}
 	if r.purpose == model.PurposeSafety {

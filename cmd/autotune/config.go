@@ -56,10 +56,7 @@ func (c *config) Validate(app *kong.Application) error {
 		if i < 0 {
 			return fmt.Errorf("%s: there is no command %q", c.file, table)
 		}
-		var known []string
-		for _, flag := range app.Children[i].Flags {
-			known = append(known, flag.Name)
-		}
+		known := flagNames(app.Children[i])
 		for key := range keys {
 			if !slices.Contains(known, key) {
 				slices.Sort(known)
@@ -70,11 +67,27 @@ func (c *config) Validate(app *kong.Application) error {
 	return nil
 }
 
+// flagNames returns the flags of a command and of those below it.
+func flagNames(n *kong.Node) []string {
+	var out []string
+	for _, flag := range n.Flags {
+		out = append(out, flag.Name)
+	}
+	for _, child := range n.Children {
+		out = append(out, flagNames(child)...)
+	}
+	return out
+}
+
 // Resolve returns the file's value of a flag of the selected command.
 func (c *config) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	selected := ctx.Selected()
 	if selected == nil {
 		return nil, nil
+	}
+	// The table of a command is that of the commands below it too.
+	for selected.Parent != nil && selected.Parent.Type != kong.ApplicationNode {
+		selected = selected.Parent
 	}
 	value, ok := c.tables[selected.Name][flag.Name]
 	if !ok {

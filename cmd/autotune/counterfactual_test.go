@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"autotune/model"
+	"autotune/model/policy"
 )
 
 // bedRecording was recorded by experiment counterfactual under plain
@@ -95,6 +100,111 @@ func TestReplayRefusesQuestionsThatItCannotAnswer(t *testing.T) {
 			}
 			if lines := strings.Count(strings.TrimSpace(stderr), "\n"); lines != 0 {
 				t.Errorf("an error of one line, got %q", stderr)
+			}
+		})
+	}
+}
+
+func TestMisfitIsTheLargestErrorOfWhatIsReproduced(t *testing.T) {
+	band := func(v float64) bandLine { return bandLine{Median: &v} }
+	line := func(p50, p90, cpu bandLine) simulatedLine {
+		return simulatedLine{bandsLine: bandsLine{P50Us: p50, P90Us: p90, CPUPerRequestUs: cpu}}
+	}
+	recorded := line(band(100), band(200), band(50))
+	for name, c := range map[string]struct {
+		reproduced simulatedLine
+		want       float64 // negative: not known
+	}{
+		"as recorded":      {recorded, 0},
+		"too low a median": {line(band(40), band(200), band(55)), 0.6},
+		"too high a cost":  {line(band(100), band(190), band(100)), 1},
+		"only the p90":     {line(bandLine{}, band(220), bandLine{}), 0.1},
+		"nothing":          {line(bandLine{}, bandLine{}, bandLine{}), -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := misfit(recorded, c.reproduced)
+			if (got == nil) != (c.want < 0) || got != nil && math.Abs(*got-c.want) > 1e-9 {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// A policy is asked for what it wants, not for what it found.
+func TestWhatAHoldingPolicyWantsIsNotWhatOthersDrew(t *testing.T) {
+	q := model.Queue{Netns: 1, Ifindex: 2}
+	original := model.Settings{DeferHardIRQs: 7, GROFlushTimeout: 70 * time.Microsecond}
+	drawn := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 50 * time.Microsecond}
+	for spec, want := range map[string]model.Settings{
+		"base":                         original,
+		"static:defer=100,flush=50us":  drawn,
+		"static:defer=100,flush=200us": {DeferHardIRQs: 100, GROFlushTimeout: 200 * time.Microsecond},
+	} {
+		p, err := policy.Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &overheard{Policy: p, wanted: map[model.Queue]model.Settings{q: original}}
+		o.Decide(model.Features{Queue: q})
+		o.Decide(model.Features{Queue: q, Active: drawn})
+		if got := o.wanted[q]; got != want {
+			t.Errorf("%s wants %v, want %v", spec, got, want)
+		}
+	}
+}
+
+// A trace of a run that drew its settings judges what was drawn often enough.
+func TestReplayOffPolicyJudgesFromATraceOfDraws(t *testing.T) {
+	calm := newTroubled(3, 1, 3000)
+	calm.calm = true
+	path, _ := recordRun(t, calm, "random:max=50us,step=2.5,every=4", true)
+	troubled, _ := recordRun(t, newTroubled(4, 3, 1500), "random:max=50us,step=2.5,every=4", true)
+	fixed, _ := recordRun(t, newTroubled(5, 1, 300), "static:defer=100,flush=50us", true)
+	for name, c := range map[string]struct {
+		path, policy string
+		refused      string // empty: judged
+	}{
+		"a setting":                  {path, "static:defer=100,flush=50us", ""},
+		"what was found":             {path, "base", ""},
+		"a setting in trouble":       {troubled, "static:defer=100,flush=20us", "too few"},
+		"a setting that nobody drew": {path, "static:defer=100,flush=200us", "too few"},
+		"a run that drew nothing":    {fixed, "base", "no propensities"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := call(t, "replay", c.path, "--off-policy", "--policy", c.policy, "--json")
+			var line offPolicyLine
+			if err := json.Unmarshal([]byte(stdout), &line); err != nil {
+				t.Fatalf("exit %d, %q: %v", code, stderr, err)
+			}
+			switch {
+			case c.refused == "" && (code != exitDone || line.Refused != nil || line.Weighted == nil || line.DoublyRobust == nil || line.Error == nil):
+				t.Errorf("exit %d, want an estimate: %s", code, stdout)
+			case c.refused != "" && (code != exitFailed || line.Refused == nil || !strings.Contains(*line.Refused, c.refused) || line.Weighted != nil):
+				t.Errorf("exit %d, want 1 and a refusal with %q: %s", code, c.refused, stdout)
+			}
+			if !line.Trace.Closed || line.Trace.Damage != nil {
+				t.Errorf("the trace was whole, got %+v", line.Trace)
+			}
+		})
+	}
+}
+
+func TestTheWindowsToSimulateAreFewerOnABusyHost(t *testing.T) {
+	given := 77
+	for name, c := range map[string]struct {
+		windows *int
+		rate    float64
+		want    int
+	}{
+		"calm":          {nil, 10, mostWindows},
+		"busy":          {nil, 20000, 100},
+		"very busy":     {nil, 1e7, leastWindows},
+		"busy but told": {&given, 20000, given},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := replayCmd{counterfactualFlags: counterfactualFlags{Windows: c.windows}}
+			if got := cmd.budget(c.rate); got != c.want {
+				t.Errorf("%d windows, want %d", got, c.want)
 			}
 		})
 	}

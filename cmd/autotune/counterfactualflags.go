@@ -13,7 +13,7 @@ type counterfactualFlags struct {
 	Preset       string `help:"Simulate this host as it is, by name or file, instead of fitting one to the recording." placeholder:"NAME|FILE.json"`
 	Fit          bool   `help:"Fit the preset to the recording; done anyway where no preset is given."`
 	Draws        int    `help:"Simulated hosts per policy, which the bands are made of." default:"20"`
-	Windows      int    `help:"Simulate about so many windows, spread evenly, of a longer recording; 0 for all." default:"1200"`
+	Windows      *int   `help:"Simulate about so many windows, spread evenly, of a longer recording; 0 for all. By default 1200, or on a busy host as many as have two million requests."`
 	AssumePrefer bool   `help:"As if the application preferred busy polling, where the recorded one did not." name:"assume-prefer"`
 	WritePreset  string `help:"Write the fitted host to this file." type:"path" name:"write-preset" placeholder:"FILE.json"`
 	OffPolicy    bool   `help:"Estimate from what a randomised recorded run drew, without a simulator." name:"off-policy"`
@@ -39,8 +39,8 @@ func (f *counterfactualFlags) check(c *replayCmd) error {
 		return errors.New("--write-preset needs --fit: a preset that is used as it is has been written already")
 	case f.Draws < 1:
 		return fmt.Errorf("--draws %d: at least 1, and 20 for a band", f.Draws)
-	case f.Windows < 0:
-		return fmt.Errorf("--windows %d: 0 is all of them", f.Windows)
+	case f.Windows != nil && *f.Windows < 0:
+		return fmt.Errorf("--windows %d: 0 is all of them", *f.Windows)
 	}
 	if f.Preset != "" {
 		if _, err := sim.LoadPreset(f.Preset); err != nil {

@@ -42,6 +42,8 @@ type cli struct {
 	Export     exportCmd     `cmd:"" help:"Write a trace as CSV or Parquet."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate one setting, a table, a fit, or a check against this kernel."`
 	Busypoll   busypollCmd   `cmd:"" help:"How running processes busy poll: list, or set."`
+	Compare    compareCmd    `cmd:"" help:"Compare policies on simulated scenarios, with intervals, tables and plots."`
+	Explain    explainCmd    `cmd:"" help:"One decision of a journal or trace in full."`
 	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version."`
@@ -95,7 +97,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		coded = &exitError{code: exitFailed, err: err}
 	}
 	if coded.err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", command.Selected().FullPath(), sentence(coded.err))
+		fmt.Fprintf(stderr, "autotune %s: %v\n", commandName(command.Selected()), sentence(coded.err))
 	}
 	return coded.code
+}
+
+// commandName returns what was typed for a command: a default command goes by
+// the name of the one above it.
+func commandName(n *kong.Node) string {
+	for n.Parent != nil && n.Parent.DefaultCmd == n {
+		n = n.Parent
+	}
+	if n.Parent != nil && n.Parent.Type != kong.ApplicationNode {
+		return commandName(n.Parent) + " " + n.Name
+	}
+	return n.Name
 }

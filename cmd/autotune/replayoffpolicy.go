@@ -12,16 +12,21 @@ import (
 	"autotune/tuner"
 )
 
-// overheard remembers what a policy proposed last for each queue.
+// overheard remembers what a policy wants each queue to be set to: what it
+// proposed last, and before that what the queue was set to when the run began. A
+// policy that holds wants what it wanted: what it holds is what the recorded run
+// had drawn. Where it draws by itself, what is there may be what it drew.
 type overheard struct {
 	model.Policy
-	last map[model.Queue]model.Settings
+	wanted map[model.Queue]model.Settings
 }
 
 // Decide implements [model.Policy].
 func (o *overheard) Decide(f model.Features) model.Decision {
 	d := o.Policy.Decide(f)
-	o.last[f.Queue] = d.Settings
+	if d.Purpose != model.PurposeHold && d.Purpose != "" || d.Propensity > 0 {
+		o.wanted[f.Queue] = d.Settings
+	}
 	return d
 }
 
@@ -69,7 +74,10 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 		return line, false, usageError(errors.New("an off-policy estimate needs a recorded run that applied what it drew: run --apply --trace FILE --policy random"))
 	}
 	line = offPolicyLine{Kind: "off_policy", File: path, Policy: spec, SLO: options.Objective.SLO, Quantile: options.Objective.Quantile}
-	target := &overheard{Policy: options.Policy, last: make(map[model.Queue]model.Settings)}
+	target := &overheard{Policy: options.Policy, wanted: make(map[model.Queue]model.Settings)}
+	for _, o := range reader.Header().Run.Originals {
+		target.wanted[o.Queue] = o.Settings
+	}
 	options.Policy = target
 	loop, err := tuner.New(options)
 	if err != nil {
@@ -102,13 +110,14 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 			if e.Propensity != nil && e.To == e.Proposed {
 				propensity = *e.Propensity
 			}
-			wanted, decided := target.last[e.Queue]
-			if !decided {
-				wanted = e.From
+			wanted, known := target.wanted[e.Queue]
+			if !known {
+				wanted, propensity = e.From, 0
 			}
 			choices.Decide(e.Queue, e.Evidence.PacketRate, e.To, propensity, wanted)
 		}
 	}
+	line.Trace = stateOf(reader.Stats(), steps.damage)
 	estimate, err := counterfactual.OffPolicy(choices.List())
 	line.Choices, line.Matched, line.Effective, line.Clipped = estimate.Choices, estimate.Matched, estimate.Effective, estimate.Clipped
 	switch {
@@ -129,11 +138,11 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 func (l offPolicyLine) String() string {
 	head := fmt.Sprintf("%s: %s, by %d of %d recorded choices that it makes too (effective sample %.0f)", l.File, l.Policy, l.Matched, l.Choices, l.Effective)
 	if l.Refused != nil {
-		return head + "\n  no estimate: " + *l.Refused
+		return head + "\n  no estimate: " + *l.Refused + l.Trace.text(l.File)
 	}
 	text := func(name string, r *resultLine) string {
-		return fmt.Sprintf("\n  %s: CPU %.2f us per packet, p%g %.0f us, %.1f%% of windows above %v", name, r.CPUPerPacketUs, 100*l.Quantile, r.DelayUs, 100*r.Violating, l.SLO)
+		return fmt.Sprintf("\n  %s: CPU %.2f us per packet, p%g of a window %.0f us, %.1f%% of windows above %v", name, r.CPUPerPacketUs, 100*l.Quantile, r.DelayUs, 100*r.Violating, l.SLO)
 	}
 	return head + text("weighted", l.Weighted) + text("doubly robust", l.DoublyRobust) +
-		fmt.Sprintf("\n  standard errors of the weighted: %.2f us per packet, %.0f us, %.1f%%", l.Error.CPUPerPacketUs, l.Error.DelayUs, 100*l.Error.Violating)
+		fmt.Sprintf("\n  standard errors of the weighted: %.2f us per packet, %.0f us, %.1f%%", l.Error.CPUPerPacketUs, l.Error.DelayUs, 100*l.Error.Violating) + l.Trace.text(l.File)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,10 @@ import (
 // is predicted: near saturation small errors of the costs become large ones of
 // the delay.
 const untrusted = 0.9
+
+// misfitting is the error of what is reproduced above which what is predicted
+// must not be relied on.
+const misfitting = 0.3
 
 // blockLength is the number of windows of a stretch, where not all of a
 // recording is simulated: a policy needs some to settle.
@@ -91,6 +96,9 @@ type modelLine struct {
 	Simulated int `json:"simulated_windows"`
 	// PacketsPerRequest is measured; requests are packets divided by it.
 	PacketsPerRequest float64 `json:"packets_per_request"`
+	// Misfit is by how much the reproduced row is off the recorded, as a share:
+	// the most of p50, p90 and CPU per request. Null where neither is known.
+	Misfit *float64 `json:"reproduction_error"`
 }
 
 type costLine struct {
@@ -109,6 +117,9 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 		return nil, h, state, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
+	// A long recording is most of the heap, and a third of it is as much as
+	// garbage may add.
+	defer debug.SetGCPercent(debug.SetGCPercent(33))
 	steps := newStepSource(reader)
 	defer steps.close()
 	var r counterfactual.Recording
@@ -145,7 +156,7 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	if err != nil {
 		return false, err
 	}
-	start, doubt, err := c.start(header)
+	start, err := c.start(header)
 	if err != nil {
 		return false, err
 	}
@@ -155,7 +166,7 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	var told []counterfactual.Told
 	if c.Preset == "" || c.Fit {
 		fitted, err := counterfactual.Fit(ctx, recording, counterfactual.FitOptions{
-			Start: start, Doubt: doubt, Seed: c.Seed,
+			Start: start, Seed: c.Seed,
 			Progress: func(round, rounds int, loss float64) {
 				fmt.Fprintf(std.err, "\rfitting a host to the recording: round %d of %d, loss %.1f ", round+1, rounds, loss)
 			},
@@ -176,7 +187,8 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 		}
 	}
 	m.Assumed = c.assumptions(recording, start, m.Fitted)
-	blocks := counterfactual.Blocks(m.Windows, c.Windows, blockLength)
+	budget := c.budget(recording.RequestsPerWindow())
+	blocks := counterfactual.Blocks(m.Windows, budget, min(blockLength, max(budget, 1)))
 	for _, b := range blocks {
 		m.Simulated += b[1] - b[0]
 	}
@@ -210,7 +222,41 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 			Trusted: bands.Utilisation.Median <= untrusted,
 		})
 	}
+	m.Misfit = misfit(lines[0], lines[1])
 	return state.Damage == nil, c.printSimulated(std, headOf(path, header), m, told, lines, state)
+}
+
+// The default of --windows: a host is simulated some hundred thousand requests a
+// second, and each policy on twenty. A policy has little to show in less than
+// leastWindows.
+const (
+	mostWindows  = 1200
+	mostRequests = 2e6
+	leastWindows = 30
+)
+
+// budget returns the number of windows to simulate; zero is all.
+func (c *replayCmd) budget(requestsPerWindow float64) int {
+	if c.Windows != nil {
+		return *c.Windows
+	}
+	return int(max(leastWindows, min(mostWindows, mostRequests/requestsPerWindow)))
+}
+
+// misfit returns the largest relative error of what was reproduced.
+func misfit(recorded, reproduced simulatedLine) *float64 {
+	var worst *float64
+	for _, v := range [][2]bandLine{
+		{recorded.P50Us, reproduced.P50Us}, {recorded.P90Us, reproduced.P90Us}, {recorded.CPUPerRequestUs, reproduced.CPUPerRequestUs},
+	} {
+		if v[0].Median == nil || v[1].Median == nil || *v[0].Median <= 0 {
+			continue
+		}
+		if e := math.Abs(*v[1].Median / *v[0].Median - 1); worst == nil || e > *worst {
+			worst = &e
+		}
+	}
+	return worst
 }
 
 // simulated are the policies to predict.
@@ -228,20 +274,18 @@ func recordedPolicy(h trace.Header) string {
 	return h.Run.Policy
 }
 
-// start returns the preset to begin with, and how far the recorded host may be
-// from it.
-func (c *replayCmd) start(h trace.Header) (*sim.Preset, float64, error) {
-	name, doubt := c.Preset, 1.0
+// start returns the preset to begin with.
+func (c *replayCmd) start(h trace.Header) (*sim.Preset, error) {
+	name := c.Preset
 	if name == "" {
 		name = "generic"
 		for _, d := range h.Conditions.Devices {
 			if d.Driver != nil && *d.Driver == "veth" {
-				name, doubt = "veth", counterfactual.KnownKind
+				name = "veth"
 			}
 		}
 	}
-	p, err := sim.LoadPreset(name)
-	return p, doubt, err
+	return sim.LoadPreset(name)
 }
 
 // originalsOf returns what queues were set to when the recording began.
@@ -275,7 +319,16 @@ func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, 
 		out = append(out, "applications prefer busy polling, with a budget of 64")
 	}
 	if len(r.Queues) > 1 {
-		out = append(out, "queues do not influence each other")
+		out = append(out, "queues do not influence each other, and their applications wait alike")
+	}
+	if _, known := r.Wait(); !known {
+		out = append(out, "how applications wait was not observed: as if none prefers busy polling")
+	}
+	if windows, _ := r.Windows(); r.Unserved() > windows/2 {
+		out = append(out, "the applications' CPU time, which was not observed and so is missing from the row recorded: compare CPU only among the other rows")
+	}
+	if per := r.PacketsPerRequest(); per < 0.9 || per > 2.2 {
+		out = append(out, fmt.Sprintf("requests of 1 to 2 packets, where the recording has %.2f per request", per))
 	}
 	return out
 }
@@ -342,6 +395,9 @@ func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, to
 	if slices.ContainsFunc(lines, func(l simulatedLine) bool { return !l.Trusted }) {
 		fmt.Fprintf(out, "utilisation above %.1f: do not rank by those rows\n", untrusted)
 	}
+	if m.Misfit != nil && *m.Misfit > misfitting {
+		fmt.Fprintf(out, "the simulated host does not behave as the recorded one (off by %.0f%%): do not rely on what is predicted\n", 100**m.Misfit)
+	}
 	if text := strings.TrimPrefix(state.text(head.File), "\n"); text != "" {
 		fmt.Fprintln(out, text)
 	}
@@ -365,6 +421,7 @@ type offPolicyLine struct {
 	Weighted     *resultLine `json:"self_normalised_ips"`
 	Error        *resultLine `json:"standard_error"`
 	DoublyRobust *resultLine `json:"doubly_robust"`
+	Trace        traceState  `json:"trace"`
 }
 
 type resultLine struct {

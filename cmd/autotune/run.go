@@ -28,7 +28,8 @@ type runCmd struct {
 	Netns       string        `help:"Network namespace, by name or path." placeholder:"NAME|PATH"`
 	Apps        []string      `help:"Applications that follow the settings: their epoll contexts prefer busy polling when the setting asks for it. comm=NAME, pid=N or cgroup=PATH; repeatable." placeholder:"SELECTOR" sep:"none"`
 	Apply       bool          `help:"Write to the kernel. Without it nothing is, and each line says what would be."`
-	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"aimd" placeholder:"SPEC"`
+	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"greybox" placeholder:"SPEC"`
+	Model       string        `help:"File of what the policy learned: read at the start where it is there, written at the end. Only for policies that learn across runs (greybox)." type:"path" placeholder:"FILE"`
 	SLO         time.Duration `help:"Target for the delay." default:"250us" name:"slo"`
 	SLOQuantile float64       `help:"Which quantile of the delay is to meet the target." default:"0.99" name:"slo-quantile"`
 	Interval    time.Duration `help:"Length of a window." default:"1s"`
@@ -99,6 +100,8 @@ func (c *runCmd) check() (model.Policy, error) {
 		return nil, usageError(errors.New("--max-flush and --max-suspend cannot be negative"))
 	case c.outOfBounds(p) != nil:
 		return nil, usageError(fmt.Errorf("policy %q: %w; --max-flush and --max-suspend widen the bounds", c.Policy, c.outOfBounds(p)))
+	case c.Model != "" && !learns(p):
+		return nil, usageError(fmt.Errorf("--model: policy %q learns nothing that outlives a run", c.Policy))
 	case c.Keep && !c.Apply:
 		return nil, usageError(errors.New("--keep needs --apply: without it there is nothing to leave"))
 	case c.Placement == placeAlign && !c.Apply:
@@ -138,6 +141,11 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 	state, err := stateOr(c.State)
 	if err != nil {
 		return usageError(err)
+	}
+	if c.Model != "" {
+		if err := loadModel(c.Model, decide); err != nil {
+			return err
+		}
 	}
 	apps, err := parseSelectors(c.Apps)
 	if err != nil {
@@ -220,6 +228,9 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		var cancel context.CancelFunc
 		loopCtx, cancel = context.WithTimeout(ctx, c.Duration)
 		defer cancel()
+	}
+	if c.Model != "" {
+		defer func() { err = errors.Join(err, saveModel(c.Model, decide)) }()
 	}
 	loopErr := s.loop.Run(loopCtx)
 	if loopCtx.Err() != nil && errors.Is(loopErr, loopCtx.Err()) {

@@ -139,6 +139,18 @@ func TestFitFindsASimulatedHost(t *testing.T) {
 			}
 		}
 	}
+	learned := 0
+	for _, told := range fitted.Told() {
+		if told.Factor > told.Before*(1+1e-6) {
+			t.Errorf("%s is known to a factor of %.3f, and was to %.3f before the recording was looked at", told.Name, told.Factor, told.Before)
+		}
+		if !told.Assumed() {
+			learned++
+		}
+	}
+	if learned == 0 {
+		t.Error("the recording told nothing of any cost")
+	}
 	predicted, err := Predict(context.Background(), record, PredictOptions{
 		Hosts: fitted.Draws(8, 1), Policy: "static:defer=100,flush=100us", Seed: 3,
 		Objective: model.Objective{SLO: 250 * time.Microsecond, Quantile: 0.9},

@@ -1,6 +1,8 @@
 package counterfactual
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"autotune/model"
@@ -37,9 +39,7 @@ func (c *Choices) Decide(q model.Queue, rate float64, taken model.Settings, prop
 // Add takes the next sample. A queue whose settings are no longer those that
 // were applied ends its choice.
 func (c *Choices) Add(s *model.Sample) {
-	if s.Lost > 0 {
-		return
-	}
+	spoilt := disturbed(s)
 	costs := model.Costs(s)
 	for i := range s.Queues {
 		q := &s.Queues[i]
@@ -47,12 +47,15 @@ func (c *Choices) Add(s *model.Sample) {
 		if o == nil {
 			continue
 		}
-		if s.Active[q.Queue] != o.choice.Taken {
+		// Of how applications poll the kernel reads nothing back.
+		active, taken := s.Active[q.Queue], o.choice.Taken
+		active.BusyPoll, taken.BusyPoll = model.BusyPoll{}, model.BusyPoll{}
+		if active != taken {
 			c.end(q.Queue)
 			continue
 		}
-		if o.windows++; o.windows == 1 {
-			continue // in which the settings before had a part
+		if o.windows++; o.windows == 1 || spoilt {
+			continue // the settings before had a part in the first
 		}
 		if cost, ok := costs[q.Queue]; ok {
 			o.cost += cost
@@ -85,7 +88,7 @@ func (c *Choices) end(q model.Queue) {
 
 // List ends all choices and returns them.
 func (c *Choices) List() []Choice {
-	for q := range c.open {
+	for _, q := range slices.SortedFunc(maps.Keys(c.open), model.Queue.Compare) {
 		c.end(q)
 	}
 	return c.done

@@ -1,6 +1,7 @@
 package counterfactual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,14 +193,11 @@ func (r *Recording) Host(start *sim.Preset, queues int) *sim.Preset {
 	perQueue := max(1, start.Host.Connections/start.Host.Queues)
 	p.Host.Queues = queues
 	p.Host.Connections = perQueue * queues
-	p.Host.ThreadedNAPI = r.threaded
+	p.Host.ThreadedNAPI = r.threaded > r.softirq
 	p.Host.Imbalance = 0
 	p.Client.ACKShare = min(max(r.PacketsPerRequest()-1, 0), 1)
 	return &p
 }
-
-// Wait returns how the applications of a queue wait, as far as is known.
-func (r *Recording) Wait(q model.Queue) sim.Wait { return r.waits[q] }
 
 // target is a regime to be met.
 type target struct {
@@ -210,71 +208,71 @@ type target struct {
 	quantities []quantity
 }
 
+// quantity is a value of a regime that the simulated host is to meet.
 type quantity struct {
 	name      string
 	want      float64
 	tolerance float64
-	of        func(*regime) float64
+	of        func(*row) float32
+	// perRequest is of values per packet: they are compared per request, by
+	// the packets per request of each host.
+	perRequest bool
 }
 
-// targets are the regimes with the most requests, and with enough of the
-// recording's windows to be more than a passing state.
+func (q *quantity) value(g *regime, packetsPerRequest float64) float64 {
+	if q.perRequest {
+		return g.middle(q.of) * packetsPerRequest
+	}
+	return g.middle(q.of)
+}
+
+const (
+	// leastShare is the part of the requests that makes a regime more than a
+	// passing state, and leastRows the number of windows that does so in any
+	// case: under a policy that tries much, or a load that follows the day, no
+	// regime has much of the whole.
+	leastShare = 0.02
+	leastRows  = 20
+)
+
+// targets are the regimes with the most requests.
 func (r *Recording) targets() []target {
 	all := make([]*regime, 0, len(r.regimes))
 	for _, g := range r.regimes {
-		if g.requests >= leastRequests && len(g.rows) >= max(2, len(r.windows)/50) {
+		if g.requests >= leastRequests && g.key.load > 0 && g.seen >= 2 && (g.seen >= leastRows || g.requests >= leastShare*r.requests) {
 			all = append(all, g)
 		}
 	}
 	slices.SortFunc(all, func(a, b *regime) int {
-		switch {
-		case a.requests != b.requests:
-			return sign(a.requests < b.requests)
-		case a.key.load != b.key.load:
-			return a.key.load - b.key.load
-		default:
-			return sign(a.key.settings.String() > b.key.settings.String())
-		}
+		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.key.load, b.key.load),
+			cmp.Compare(a.key.settings.String(), b.key.settings.String()))
 	})
 	all = all[:min(len(all), mostRegimes)]
 	per := r.PacketsPerRequest()
-	var wait sim.Wait
-	if len(r.Queues) > 0 {
-		wait = r.waits[r.Queues[0]]
-	}
+	wait, _ := r.Wait()
 	out := make([]target, len(all))
 	for i, g := range all {
 		t := target{
-			settings: g.key.settings, wait: wait, windows: len(g.rows),
-			rate: g.middle(func(w *row) float64 { return w.packetRate }) / per,
+			settings: g.key.settings, wait: wait, windows: g.seen,
+			rate: g.middle(func(w *row) float32 { return w.packetRate }) / per,
 		}
-		t.want(g, "p50", delayTolerance, 1, func(w *row) float64 { return w.p50 })
-		t.want(g, "p90", tailTolerance, 1, func(w *row) float64 { return w.p90 })
-		t.want(g, "service", serviceTolerance, 1, func(w *row) float64 { return w.service })
-		t.want(g, "polls per request", countTolerance, per, func(w *row) float64 { return w.pollRate / w.packetRate })
-		t.want(g, "NAPI time per request", costTolerance, per, func(w *row) float64 { return w.receiving })
-		t.want(g, "other time per request", costTolerance, per, func(w *row) float64 { return w.other })
-		t.want(g, "epoll returns per request", countTolerance, per, func(w *row) float64 { return w.waits })
+		for _, q := range []quantity{
+			{name: "p50", tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
+			{name: "p90", tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
+			{name: "service", tolerance: serviceTolerance, of: func(w *row) float32 { return w.service }},
+			{name: "polls per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.pollRate / w.packetRate }},
+			{name: "NAPI time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.receiving }},
+			{name: "other time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.other }},
+			{name: "epoll returns per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.waits }},
+		} {
+			// What was not observed is not asked for.
+			if q.want = q.value(g, per); q.want > 0 && !math.IsInf(q.want, 0) {
+				t.quantities = append(t.quantities, q)
+			}
+		}
 		out[i] = t
 	}
 	return out
-}
-
-func sign(positive bool) int {
-	if positive {
-		return 1
-	}
-	return -1
-}
-
-// want adds a quantity where it was observed. Values per packet are reported
-// per request, of which the fit is none the wiser: a simulated host has the
-// packets per request of the recorded one.
-func (t *target) want(g *regime, name string, tolerance, scale float64, of func(*row) float64) {
-	want := g.middle(of) * scale
-	if want > 0 && !math.IsInf(want, 0) {
-		t.quantities = append(t.quantities, quantity{name, want, tolerance, func(s *regime) float64 { return s.middle(of) * scale }})
-	}
 }
 
 type fitter struct {
@@ -338,39 +336,35 @@ func (f *fitter) fit(ctx context.Context) (*Fitted, error) {
 
 func (f *fitter) fitted(ctx context.Context, x []float64, hessian *mat.SymDense, at []float64) (*Fitted, error) {
 	// Where the host cannot be met within the tolerances, they were too small:
-	// the model's error is part of what is uncertain.
+	// the model's error is part of what is uncertain. That takes from what the
+	// recording says, and not from what was believed before.
 	misfit := 0.0
 	for _, e := range at {
 		misfit += e * e * trust(e)
 	}
 	misfit = max(1, misfit/float64(len(at)))
+	n := len(x)
+	precision := mat.NewSymDense(n, nil)
+	for i, p := range f.parameters {
+		for j := range i + 1 {
+			prior := 0.0
+			if i == j {
+				prior = 1 / (p.spread * p.spread)
+			}
+			precision.SetSym(i, j, (hessian.At(i, j)-prior)/misfit+prior)
+		}
+	}
 	var cholesky mat.Cholesky
-	if !cholesky.Factorize(hessian) {
+	if !cholesky.Factorize(precision) {
 		return nil, errors.New("fit: the curvature at the best fit is not positive")
 	}
 	var covariance mat.SymDense
 	if err := cholesky.InverseTo(&covariance); err != nil {
 		return nil, fmt.Errorf("fit: invert the curvature: %w", err)
 	}
-	n := len(x)
 	out := &Fitted{best: f.preset(x), parameters: f.parameters, mean: x, deviation: make([]float64, n)}
-	for i, p := range f.parameters {
-		for j := range i + 1 {
-			covariance.SetSym(i, j, covariance.At(i, j)*misfit)
-		}
-		out.deviation[i] = min(math.Sqrt(covariance.At(i, i)), p.spread)
-	}
-	// No parameter is less certain than before the recording was looked at.
 	for i := range n {
-		for j := range i + 1 {
-			scale := out.deviation[i] / math.Sqrt(covariance.At(i, i)) * out.deviation[j] / math.Sqrt(covariance.At(j, j))
-			if i != j {
-				covariance.SetSym(i, j, covariance.At(i, j)*scale)
-			}
-		}
-	}
-	for i := range n {
-		covariance.SetSym(i, i, out.deviation[i]*out.deviation[i]*(1+1e-9))
+		out.deviation[i] = math.Sqrt(covariance.At(i, i))
 	}
 	if !cholesky.Factorize(&covariance) {
 		return nil, errors.New("fit: the covariance is not positive")
@@ -384,7 +378,7 @@ func (f *fitter) fitted(ctx context.Context, x []float64, hessian *mat.SymDense,
 	for i, t := range f.targets {
 		r := Regime{Settings: t.settings, RequestsPerSecond: t.rate, Windows: t.windows}
 		for _, q := range t.quantities {
-			r.Measured = append(r.Measured, Quantity{Name: q.name, Measured: q.want, Fitted: q.of(results[i])})
+			r.Measured = append(r.Measured, Quantity{Name: q.name, Measured: q.want, Fitted: q.value(results[i].regime, results[i].packetsPerRequest)})
 		}
 		out.Regimes = append(out.Regimes, r)
 	}
@@ -493,7 +487,7 @@ func (f *fitter) residuals(ctx context.Context, x []float64) ([]float64, error) 
 	var out []float64
 	for i, t := range f.targets {
 		for _, q := range t.quantities {
-			got := q.of(results[i])
+			got := q.value(results[i].regime, results[i].packetsPerRequest)
 			if !(got > 0) {
 				got = 1e-3 * q.want
 			}
@@ -504,9 +498,9 @@ func (f *fitter) residuals(ctx context.Context, x []float64) ([]float64, error) 
 }
 
 // simulate runs the regimes, each on a queue of its own.
-func (f *fitter) simulate(ctx context.Context, x []float64) ([]*regime, error) {
+func (f *fitter) simulate(ctx context.Context, x []float64) ([]simulated, error) {
 	p := f.preset(x)
-	out := make([]*regime, len(f.targets))
+	out := make([]simulated, len(f.targets))
 	errs := make([]error, len(f.targets))
 	var wait sync.WaitGroup
 	free := make(chan struct{}, f.options.Workers)
@@ -521,23 +515,29 @@ func (f *fitter) simulate(ctx context.Context, x []float64) ([]*regime, error) {
 	return out, errors.Join(errs...)
 }
 
-func (f *fitter) one(ctx context.Context, p *sim.Preset, t target) (*regime, error) {
+// simulated is what a simulated host did in a regime.
+type simulated struct {
+	*regime
+	packetsPerRequest float64
+}
+
+func (f *fitter) one(ctx context.Context, p *sim.Preset, t target) (simulated, error) {
 	span := time.Duration(float64(f.options.Requests) / t.rate * float64(time.Second))
 	s, err := sim.New(sim.Options{
 		Preset: p, Case: sim.Case{NAPI: t.settings, Wait: t.wait}, Load: sim.Constant(t.rate), Seed: f.options.Seed,
 		Window: span, Duration: span, Warmup: span / 20, Workers: 1,
 	})
 	if err != nil {
-		return nil, err
+		return simulated{}, err
 	}
 	sample, err := s.Next(ctx)
 	if err != nil {
-		return nil, err
+		return simulated{}, err
 	}
 	var r Recording
 	r.Add(&sample)
 	for _, g := range r.regimes {
-		return g, nil
+		return simulated{g, r.PacketsPerRequest()}, nil
 	}
-	return nil, fmt.Errorf("fit: nothing came of %v at %.0f requests/s", t.settings, t.rate)
+	return simulated{}, fmt.Errorf("fit: nothing came of %v at %.0f requests/s", t.settings, t.rate)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -47,13 +48,16 @@ type Choice struct {
 
 // Result is what windows came to.
 type Result struct {
-	// CPUPerPacketUs is the CPU time per packet, DelayUs the SLO's quantile of
-	// the delay, both in microseconds; Violating is the share of windows above
-	// the SLO.
+	// CPUPerPacketUs is the CPU time per packet, DelayUs the mean over windows
+	// of the SLO's quantile of the delay, both in microseconds; Violating is
+	// the share of windows above the SLO.
 	CPUPerPacketUs, DelayUs, Violating float64
 }
 
 // Estimate is what a policy would have come to, by the recorded choices alone.
+// It is that of the moments at which the recorded run made choices, each
+// counting alike: where guards let only some moments and settings pass, of no
+// others.
 type Estimate struct {
 	// Choices are those recorded, Matched those that the policy makes too.
 	Choices, Matched int
@@ -65,7 +69,8 @@ type Estimate struct {
 	// and Joachims, NIPS 2015), DoublyRobust that with a regression of results
 	// on load and flush timeout (Dudik, Langford and Li, ICML 2011).
 	Weighted, DoublyRobust Result
-	// Error is the standard error of Weighted.
+	// Error is the standard error of Weighted, which allows for choices that
+	// are alike because they were made at about the same time.
 	Error Result
 }
 
@@ -75,13 +80,11 @@ type Estimate struct {
 // same. Errors wrap [ErrDeterministic] or [ErrTooFew].
 func OffPolicy(choices []Choice) (Estimate, error) {
 	e := Estimate{Choices: len(choices)}
+	// What was not drawn has no weight, and is no sample of the moments at which
+	// draws were made either: a guard's way back follows upon what went wrong.
+	choices = slices.DeleteFunc(slices.Clone(choices), func(c Choice) bool { return !(c.Propensity > 0) })
 	weights := make([]float64, len(choices))
-	drawn := 0
 	for i, c := range choices {
-		if !(c.Propensity > 0) {
-			continue
-		}
-		drawn++
 		if !sameChoice(c.Taken, c.Target) {
 			continue
 		}
@@ -92,8 +95,8 @@ func OffPolicy(choices []Choice) (Estimate, error) {
 			e.Clipped++
 		}
 	}
-	if drawn == 0 {
-		return e, fmt.Errorf("%w: of %d choices none was drawn at random; record a run with --policy random or another that explores", ErrDeterministic, len(choices))
+	if len(choices) == 0 {
+		return e, fmt.Errorf("%w: of %d choices none was drawn at random; record a run with --policy random:every=4 or another that explores", ErrDeterministic, e.Choices)
 	}
 	var sum, squares float64
 	for _, w := range weights {
@@ -104,7 +107,7 @@ func OffPolicy(choices []Choice) (Estimate, error) {
 		e.Effective = sum * sum / squares
 	}
 	if e.Effective < LeastEffective {
-		return e, fmt.Errorf("%w: an effective sample of %.0f, and %d are needed", ErrTooFew, e.Effective, LeastEffective)
+		return e, fmt.Errorf("%w: %d of the %d that were drawn, an effective sample of %.0f, and %d are needed", ErrTooFew, e.Matched, len(choices), e.Effective, LeastEffective)
 	}
 	each := []struct {
 		of   func(*Result) *float64
@@ -120,20 +123,40 @@ func OffPolicy(choices []Choice) (Estimate, error) {
 			mean += weights[i] * v.from(c)
 		}
 		mean /= sum
-		variance := 0.0
-		for i, c := range choices {
-			d := weights[i] * (v.from(c) - mean)
-			variance += d * d
-		}
 		*v.of(&e.Weighted) = mean
-		*v.of(&e.Error) = math.Sqrt(variance) / sum
+		*v.of(&e.Error) = deviation(choices, weights, mean, v.from) / sum
 		robust, err := doublyRobust(choices, weights, sum, v.from)
 		if err != nil {
 			return e, err
 		}
 		*v.of(&e.DoublyRobust) = robust
 	}
+	// A regression knows nothing of what a share can be.
+	e.DoublyRobust.Violating = min(max(e.DoublyRobust.Violating, 0), 1)
 	return e, nil
+}
+
+// batches is the number of stretches of a run that are taken as independent of
+// each other.
+const batches = 30
+
+// deviation returns the standard deviation of the sum of weighted distances from
+// the mean, over single choices or over batches of consecutive ones, whichever
+// is more: choices that are near in time share what else went on in the host,
+// the other queues included, and are not independent.
+func deviation(choices []Choice, weights []float64, mean float64, value func(Choice) float64) float64 {
+	single := 0.0
+	var sums [batches]float64
+	for i, c := range choices {
+		d := weights[i] * (value(c) - mean)
+		single += d * d
+		sums[i*batches/len(choices)] += d
+	}
+	batched := 0.0
+	for _, d := range sums {
+		batched += d * d
+	}
+	return math.Sqrt(max(single, batched*batches/(batches-1)))
 }
 
 func sameChoice(a, b model.Settings) bool {

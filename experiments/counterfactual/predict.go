@@ -109,10 +109,7 @@ func (r *Recording) predict(ctx context.Context, o PredictOptions, host *sim.Pre
 // is kept from block to block, and so are the settings.
 func (r *Recording) block(ctx context.Context, o PredictOptions, host *sim.Preset, block [2]int, n uint64, decide model.Policy, memory *tuner.Memory, total *tally) error {
 	from, to := block[0], block[1]
-	wait := sim.Wait{}
-	if len(r.Queues) > 0 {
-		wait = r.waits[r.Queues[0]]
-	}
+	wait, _ := r.Wait()
 	if o.Prefer && !wait.Prefer {
 		wait.Prefer, wait.Budget = true, 64
 	}
@@ -122,7 +119,7 @@ func (r *Recording) block(ctx context.Context, o PredictOptions, host *sim.Prese
 	}
 	plant, err := sim.New(sim.Options{
 		Preset: host, Case: sim.Case{NAPI: original, Wait: wait}, Load: r.Load(from, to),
-		Seed: o.Seed + n, Window: r.Each, Duration: time.Duration(to-from) * r.Each, Workers: 1,
+		Seed: o.Seed + n, Window: r.Each(), Duration: time.Duration(to-from) * r.Each(), Workers: 1,
 	})
 	if err != nil {
 		return err
@@ -155,8 +152,8 @@ func (r *Recording) block(ctx context.Context, o PredictOptions, host *sim.Prese
 func (r *Recording) repeat(ctx context.Context, plant *sim.Simulator, source *metered, from, to int) error {
 	for i := from; i < to; i++ {
 		config := model.Config{}
-		for queue, settings := range r.windows[i].active {
-			config[sim.SimulatedQueue(queue)] = settings
+		for queue := range r.tracks {
+			config[sim.SimulatedQueue(queue)] = r.tracks[queue].active.at(i)
 		}
 		if _, err := plant.Apply(ctx, config); err != nil {
 			return err

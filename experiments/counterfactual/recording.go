@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,30 +21,40 @@ var ErrNothingMeasured = errors.New("the recording does not tell")
 type Recording struct {
 	// Queues are the recorded queues, in the order of the first sample.
 	Queues []model.Queue
-	// Each is the length of a window: that of the first sample.
-	Each time.Duration
 	// Latency names where the delays are from.
 	Latency string
 
-	windows  []window
-	packets  [][]float32
-	regimes  map[regimeKey]*regime
-	threaded bool
-	waits    map[model.Queue]sim.Wait
+	windows []window
+	// spans counts windows by length, in whole milliseconds.
+	spans   map[time.Duration]int
+	tracks  []track
+	regimes map[regimeKey]*regime
+	random  *rand.Rand
 
-	requests, polled float64
-	disturbed        int
-	service          model.Histogram
+	// packets are those of the queues and windows in which delays were
+	// observed, which requests belong to; polled are all.
+	requests, packets, polled float64
+	threaded, softirq         float64
+	disturbed, unserved       int
+	service                   model.Histogram
+}
+
+// track is what is kept of one queue.
+type track struct {
+	rates  rates
+	active history
+	wait   sim.Wait
+	waits  bool // whether wait is known
+	polled float64
 }
 
 // window is what the whole host did in one window.
 type window struct {
 	span     time.Duration
-	active   []model.Settings
-	requests float64
 	cost     time.Duration
+	requests float32
 	costed   bool
-	delay    *model.Histogram
+	delay    packed
 }
 
 // regimeKey is one setting of one queue at one load, which is counted in half
@@ -59,23 +70,24 @@ type regimeKey struct {
 type regime struct {
 	key      regimeKey
 	requests float64
-	rows     []row
+	seen     int
+	rows     []row // at most mostRows of those seen
 }
 
 // row is one window of a regime. What was not observed is NaN.
 type row struct {
-	packetRate, requestRate, pollRate float64
-	p50, p90, service                 float64 // nanoseconds
-	receiving, other                  float64 // CPU nanoseconds per packet
-	waits                             float64 // returns of epoll_wait per packet
+	packetRate, pollRate float32
+	p50, p90, service    float32 // nanoseconds
+	receiving, other     float32 // CPU nanoseconds per packet
+	waits                float32 // returns of epoll_wait per packet
 }
 
 // middle returns the median of a value over the windows in which it was
 // observed; NaN where it never was.
-func (g *regime) middle(of func(*row) float64) float64 {
+func (g *regime) middle(of func(*row) float32) float64 {
 	var values []float64
 	for i := range g.rows {
-		if v := of(&g.rows[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if v := float64(of(&g.rows[i])); !math.IsNaN(v) && !math.IsInf(v, 0) {
 			values = append(values, v)
 		}
 	}
@@ -104,10 +116,11 @@ func (r *Recording) Add(s *model.Sample) {
 		return
 	}
 	if r.regimes == nil {
-		r.Each = s.Span
 		r.regimes = make(map[regimeKey]*regime)
-		r.waits = make(map[model.Queue]sim.Wait)
+		r.spans = make(map[time.Duration]int)
+		r.random = rand.New(rand.NewPCG(1, 0x5eed))
 	}
+	r.spans[s.Span.Round(time.Millisecond)]++
 	spoilt := disturbed(s)
 	if spoilt {
 		r.disturbed++
@@ -115,22 +128,26 @@ func (r *Recording) Add(s *model.Sample) {
 	if s.Latency != nil && r.Latency == "" {
 		r.Latency = s.Latency.Source
 	}
+	if len(s.Apps) == 0 {
+		r.unserved++
+	}
 	costs := model.Costs(s)
-	w := window{span: s.Span, delay: &model.Histogram{}}
+	w := window{span: s.Span}
+	var delay model.Histogram
 	for i := range s.Queues {
 		q := &s.Queues[i]
-		at := r.position(q.Queue)
-		for len(w.active) <= at {
-			w.active = append(w.active, model.Settings{})
-		}
-		w.active[at] = s.Active[q.Queue]
+		track := r.track(q.Queue)
+		// How applications wait is known from their contexts.
+		active := s.Active[q.Queue]
+		active.BusyPoll = model.BusyPoll{}
+		changed := track.active.set(len(r.windows), active)
 		polls := q.Polls()
-		r.set(at, float32(float64(polls.Packets)/s.Span.Seconds()))
-		if q.Thread.Packets > q.Softirq.Packets {
-			r.threaded = true
-		}
+		track.rates.set(len(r.windows), float64(polls.Packets)/s.Span.Seconds())
+		track.polled += float64(polls.Packets)
+		r.threaded += float64(q.Thread.Packets)
+		r.softirq += float64(q.Softirq.Packets)
 		if wait, ok := waitOf(s.Apps, q.NAPIID); ok {
-			r.waits[q.Queue] = wait
+			track.wait, track.waits = wait, true
 		}
 		if spoilt {
 			continue
@@ -138,45 +155,72 @@ func (r *Recording) Add(s *model.Sample) {
 		requests := 0.0
 		if q.Delay != nil {
 			requests = float64(q.Delay.Count()) * float64(max(q.SampleEvery, 1))
-			w.delay.Merge(q.Delay)
+			delay.Merge(q.Delay)
+			r.packets += float64(polls.Packets)
 		}
 		if q.Service != nil {
 			r.service.Merge(q.Service)
 		}
 		r.requests += requests
 		r.polled += float64(polls.Packets)
-		w.requests += requests
+		w.requests += float32(requests)
 		cost, costed := costs[q.Queue]
 		if costed {
 			w.cost += cost
 			w.costed = true
 		}
-		r.regime(s, q).add(s, q, requests, cost, costed)
+		// In the window that a change lies in, two settings had a part.
+		if !changed {
+			r.regime(s, q, active).add(s, q, requests, cost, costed, r.random)
+		}
 	}
+	w.delay = pack(&delay)
 	r.windows = append(r.windows, w)
 }
 
-// position returns the index of a queue, new or not.
-func (r *Recording) position(q model.Queue) int {
-	if i := slices.Index(r.Queues, q); i >= 0 {
-		return i
+// track returns what is kept of a queue, new or not. It holds until the next
+// call.
+func (r *Recording) track(q model.Queue) *track {
+	i := slices.Index(r.Queues, q)
+	if i < 0 {
+		i = len(r.Queues)
+		r.Queues = append(r.Queues, q)
+		r.tracks = append(r.tracks, track{})
 	}
-	r.Queues = append(r.Queues, q)
-	r.packets = append(r.packets, nil)
-	return len(r.Queues) - 1
+	return &r.tracks[i]
 }
 
-// set notes the packet rate of a queue in the window that is being added.
-func (r *Recording) set(queue int, rate float32) {
-	for len(r.packets[queue]) < len(r.windows) {
-		r.packets[queue] = append(r.packets[queue], 0)
+// Each returns the length of a window: the one that most have, to the
+// millisecond.
+func (r *Recording) Each() time.Duration {
+	var each time.Duration
+	for span, n := range r.spans {
+		if m := r.spans[each]; span > 0 && (n > m || n == m && span < each) {
+			each = span
+		}
 	}
-	r.packets[queue] = append(r.packets[queue], rate)
+	return max(each, time.Millisecond)
 }
 
-func (r *Recording) regime(s *model.Sample, q *model.QueueSample) *regime {
+// Wait returns how the applications of the busiest queue that it is known of
+// wait for events, and whether it is known of any.
+func (r *Recording) Wait() (wait sim.Wait, known bool) {
+	most := 0.0
+	for i := range r.tracks {
+		if t := &r.tracks[i]; t.waits && (!known || t.polled > most) {
+			wait, known, most = t.wait, true, t.polled
+		}
+	}
+	return wait, known
+}
+
+// Unserved is the number of windows in which no application was observed: their
+// CPU time lacks that of applications.
+func (r *Recording) Unserved() int { return r.unserved }
+
+func (r *Recording) regime(s *model.Sample, q *model.QueueSample, active model.Settings) *regime {
 	rate := float64(q.Polls().Packets) / s.Span.Seconds()
-	key := regimeKey{settings: s.Active[q.Queue], load: loadIndex(rate)}
+	key := regimeKey{settings: active, load: loadIndex(rate)}
 	g, ok := r.regimes[key]
 	if !ok {
 		g = &regime{key: key}
@@ -185,42 +229,61 @@ func (r *Recording) regime(s *model.Sample, q *model.QueueSample) *regime {
 	return g
 }
 
-func (g *regime) add(s *model.Sample, q *model.QueueSample, requests float64, cost time.Duration, costed bool) {
+func (g *regime) add(s *model.Sample, q *model.QueueSample, requests float64, cost time.Duration, costed bool, random *rand.Rand) {
 	polls := q.Polls()
 	packets, seconds := float64(polls.Packets), s.Span.Seconds()
 	g.requests += requests
-	unknown := math.NaN()
+	unknown := float32(math.NaN())
 	w := row{
-		packetRate: packets / seconds, requestRate: requests / seconds, pollRate: float64(polls.Polls) / seconds,
+		packetRate: float32(packets / seconds), pollRate: float32(float64(polls.Polls) / seconds),
 		p50: unknown, p90: unknown, service: unknown, receiving: unknown, other: unknown, waits: unknown,
 	}
 	if q.Delay != nil && q.Delay.Count() > 0 {
-		w.p50, w.p90 = float64(q.Delay.Quantile(0.5)), float64(q.Delay.Quantile(0.9))
+		w.p50, w.p90 = float32(q.Delay.Quantile(0.5)), float32(q.Delay.Quantile(0.9))
 	}
 	if q.Service != nil && q.Service.Count() > 0 {
-		w.service = float64(q.Service.Quantile(0.5))
+		w.service = float32(q.Service.Quantile(0.5))
 	}
 	if costed && packets > 0 {
 		// What the NAPI itself took is told apart where a thread runs it.
 		receiving := time.Duration(0)
 		if q.ThreadTime != nil {
 			receiving = min(*q.ThreadTime, cost)
-			w.receiving = float64(receiving) / packets
+			w.receiving = float32(float64(receiving) / packets)
 		}
-		w.other = float64(cost-receiving) / packets
+		// Without the applications the rest is not what a simulated host's is.
+		if len(s.Apps) > 0 {
+			w.other = float32(float64(cost-receiving) / packets)
+		}
 	}
 	// The waits of an application are not told apart by queue.
 	if len(s.Queues) == 1 && packets > 0 {
-		for i := range s.Apps {
-			if waits := s.Apps[i].Waits; waits != nil {
-				w.waits = 0
-				for _, n := range waits[1:] {
-					w.waits += float64(n) / packets
-				}
-			}
+		if waits, ok := waitsOf(s.Apps, q.NAPIID); ok {
+			w.waits = float32(waits / packets)
 		}
 	}
-	g.rows = append(g.rows, w)
+	g.keep(w, random)
+}
+
+// waitsOf counts the returns of epoll_wait with events of the applications that
+// have contexts on a NAPI instance, or of all where none is known to.
+func waitsOf(apps []model.AppSample, napiID uint32) (returns float64, ok bool) {
+	listed := slices.ContainsFunc(apps, func(a model.AppSample) bool { return on(&a, napiID) })
+	for i := range apps {
+		if apps[i].Waits == nil || listed && !on(&apps[i], napiID) {
+			continue
+		}
+		ok = true
+		for _, n := range apps[i].Waits[1:] {
+			returns += float64(n)
+		}
+	}
+	return returns, ok
+}
+
+// on reports whether the application has an epoll context on a NAPI instance.
+func on(a *model.AppSample, napiID uint32) bool {
+	return slices.ContainsFunc(a.Contexts, func(c model.EpollContext) bool { return slices.Contains(c.NAPIIDs, napiID) })
 }
 
 // loadIndex counts half octaves of packets per second.
@@ -247,9 +310,15 @@ func waitOf(apps []model.AppSample, napiID uint32) (sim.Wait, bool) {
 // Windows returns the number of windows, and how many of them were disturbed.
 func (r *Recording) Windows() (all, disturbed int) { return len(r.windows), r.disturbed }
 
-// PacketsPerRequest is how many packets came per request, NaN where no request
-// was observed.
-func (r *Recording) PacketsPerRequest() float64 { return r.polled / r.requests }
+// RequestsPerWindow is how many requests came in a window, of all queues. It is
+// not a number where [Recording.Check] fails.
+func (r *Recording) RequestsPerWindow() float64 {
+	return r.polled / r.PacketsPerRequest() / float64(len(r.windows))
+}
+
+// PacketsPerRequest is how many packets came per request, of the queues whose
+// delays were observed. It is not finite where no request was.
+func (r *Recording) PacketsPerRequest() float64 { return r.packets / r.requests }
 
 // Check returns an error that wraps [ErrNothingMeasured] where nothing can be
 // predicted from the recording.
@@ -260,7 +329,7 @@ func (r *Recording) Check() error {
 		return fmt.Errorf("%w anything: it has no samples", ErrNothingMeasured)
 	case r.polled == 0:
 		return fmt.Errorf("%w what load there was: no packet was polled", ErrNothingMeasured)
-	case r.requests == 0:
+	case r.requests == 0 || r.packets == 0:
 		return fmt.Errorf("%w how long requests took: no delay was observed; record with the socket tracepoints", ErrNothingMeasured)
 	case !costed:
 		return fmt.Errorf("%w what requests cost: no CPU time was observed", ErrNothingMeasured)
@@ -273,14 +342,12 @@ func (r *Recording) Check() error {
 // followed, so packets divided by the packets per request of the whole
 // recording.
 func (r *Recording) Load(from, to int) sim.Windows {
-	w := sim.Windows{Each: r.Each, PerSecond: make([][]float64, len(r.Queues))}
+	w := sim.Windows{Each: r.Each(), PerSecond: make([][]float64, len(r.Queues))}
 	per := r.PacketsPerRequest()
-	for i, rates := range r.packets {
+	for i := range r.tracks {
 		out := make([]float64, to-from)
 		for j := range out {
-			if from+j < len(rates) {
-				out[j] = float64(rates[from+j]) / per
-			}
+			out[j] = r.tracks[i].rates.at(from+j) / per
 		}
 		w.PerSecond[i] = out
 	}
@@ -290,9 +357,11 @@ func (r *Recording) Load(from, to int) sim.Windows {
 // Measured is what the windows of some stretches came to together.
 func (r *Recording) Measured(blocks [][2]int, o model.Objective) Outcome {
 	t := newTally(o)
+	var delay model.Histogram
 	for _, b := range blocks {
 		for _, w := range r.windows[b[0]:b[1]] {
-			t.add(w.delay, w.requests, w.cost, w.costed, w.span)
+			w.delay.unpack(&delay)
+			t.add(&delay, float64(w.requests), w.cost, w.costed, w.span)
 		}
 	}
 	return t.outcome()

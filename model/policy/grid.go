@@ -18,9 +18,12 @@ const (
 
 // grid returns the flush timeouts from 8 us to limit in steps of 25%, with
 // limit as the last.
-func grid(limit time.Duration) []time.Duration {
+func grid(limit time.Duration) []time.Duration { return gridOf(limit, gridStep) }
+
+// gridOf is a grid with another step.
+func gridOf(limit time.Duration, step float64) []time.Duration {
 	var out []time.Duration
-	for g := float64(gridStart); g < float64(limit)*0.99; g *= gridStep {
+	for g := float64(gridStart); g < float64(limit)*0.99; g *= step {
 		out = append(out, time.Duration(g).Round(100*time.Nanosecond))
 	}
 	return append(out, limit)

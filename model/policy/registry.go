@@ -23,7 +23,7 @@ type Kind struct {
 // Kinds returns every policy, ordered by name.
 func Kinds() []Kind {
 	kinds := []Kind{
-		aimdKind(), baseKind(), ladderKind(), linUCBKind(), piKind(), randomKind(), safeBOKind(), staticKind(), thompsonKind(),
+		aimdKind(), baseKind(), greyboxKind(), ladderKind(), linUCBKind(), piKind(), randomKind(), safeBOKind(), staticKind(), thompsonKind(),
 	}
 	slices.SortFunc(kinds, func(a, b Kind) int { return cmp.Compare(a.Name, b.Name) })
 	return kinds

@@ -184,3 +184,11 @@ func (a *arguments) share(key string, fallback float64) float64 {
 	}
 	return x
 }
+
+// text returns the value of key as it is.
+func (a *arguments) text(key, fallback string) string {
+	if text, ok := a.values[key]; ok {
+		return text
+	}
+	return fallback
+}

@@ -28,6 +28,10 @@ func TestParse(t *testing.T) {
 		{"aimd", "aimd:start=20µs,step=4µs,backoff=0.6,min=0s,max=200µs"},
 		{"aimd:step=40us,max=200us", "aimd:start=20µs,step=40µs,backoff=0.6,min=0s,max=200µs"},
 		{"aimd:min=30us", "aimd:start=30µs,step=4µs,backoff=0.6,min=30µs,max=200µs"},
+		{"greybox", "greybox:objective=min-cpu,prior=generic,grid=1.12,start=50µs,min=8µs,max=400µs"},
+		{"greybox:objective=balanced,price=2ns", "greybox:objective=balanced,prior=generic,grid=1.12,start=50µs,min=8µs,max=400µs,price=2ns"},
+		{"greybox:objective=min-latency,cpu=0.5,prior=epyc7662-cx5", "greybox:objective=min-latency,prior=epyc7662-cx5,grid=1.12,start=50µs,min=8µs,max=400µs,cpu=0.5"},
+		{"greybox:grid=1.25,max=30us", "greybox:objective=min-cpu,prior=generic,grid=1.25,start=30µs,min=8µs,max=30µs"},
 		{"aimd:max=10us", "aimd:start=10µs,step=4µs,backoff=0.6,min=0s,max=10µs"},
 		{"ladder", "ladder:start=20µs,max=200µs,differ=0.02,tired=10"},
 		{"ladder:max=10us", "ladder:start=10µs,max=10µs,differ=0.02,tired=10"},
@@ -58,8 +62,8 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct {
 		spec, want string
 	}{
-		{"", `unknown policy ""; possible are aimd, base, ladder, linucb, pi, random, safebo, static, thompson`},
-		{"greybox", "possible are aimd, base, ladder, linucb, pi, random, safebo, static, thompson"},
+		{"", `unknown policy ""; possible are aimd, base, greybox, ladder, linucb, pi, random, safebo, static, thompson`},
+		{"grey", "possible are aimd, base, greybox, ladder, linucb, pi, random, safebo, static, thompson"},
 		{"Static:defer=1", "unknown policy"},
 		{"base:x=1", `base takes no parameters, not "x=1"`},
 		{"base:", "base takes no parameters"},
@@ -103,6 +107,13 @@ func TestParseRefuses(t *testing.T) {
 		{"aimd:start=2ms", "start=2ms is above max=200µs"},
 		{"aimd:start=5us,min=10us", "start=5µs is below min=10µs"},
 		{"aimd:max=2s", "max=2s is out of range"},
+		{"greybox:objective=cheap", `unknown objective "cheap"; possible are min-cpu, min-latency, balanced`},
+		{"greybox:prior=none", `unknown prior "none"; possible are generic, epyc7662-cx5`},
+		{"greybox:grid=1", "grid=1 is not a number from 1.02 to 2"},
+		{"greybox:price=1ns", "price belongs to objective=balanced"},
+		{"greybox:cpu=0.5", "cpu belongs to objective=min-latency"},
+		{"greybox:min=50us,max=20us", "min=50µs is above max=20µs"},
+		{"greybox:start=1us", "start=1µs is not within min=8µs and max=400µs"},
 		{"aimd:flush=50us", `unknown key "flush"; possible are start, step, backoff, min, max`},
 	}
 	for _, tc := range tests {

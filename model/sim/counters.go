@@ -36,6 +36,9 @@ type counters struct {
 
 	ringWait, socketWait, service, delay model.Histogram
 	latency                              latencies
+	// client has the latencies of sampled connections, where samples show the
+	// client's.
+	client model.Histogram
 }
 
 func (c *counters) merge(o *counters) {
@@ -66,5 +69,6 @@ func (c *counters) merge(o *counters) {
 	c.socketWait.Merge(&o.socketWait)
 	c.service.Merge(&o.service)
 	c.delay.Merge(&o.delay)
+	c.client.Merge(&o.client)
 	c.latency.merge(&o.latency)
 }

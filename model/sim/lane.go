@@ -52,6 +52,8 @@ type lane struct {
 	flush int64
 	// sampleEvery is one in how many connections has its delays measured.
 	sampleEvery int32
+	// atClient has the client's latencies of those measured too.
+	atClient bool
 
 	random  random
 	arrive  arrivals

@@ -45,7 +45,7 @@ func (n *noise) blur(c *counters) {
 	}
 	times := n.draw(timeError)
 	n.delays = n.draw(delayError)
-	for _, h := range []*model.Histogram{&c.ringWait, &c.socketWait, &c.service, &c.delay} {
+	for _, h := range []*model.Histogram{&c.ringWait, &c.socketWait, &c.service, &c.delay, &c.client} {
 		*h = n.blurred(h)
 	}
 	for _, t := range []*int64{&c.softirq, &c.softirqIdle, &c.thread, &c.idleExit} {

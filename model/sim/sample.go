@@ -60,10 +60,8 @@ func (s *Simulator) collect(window time.Duration) model.Sample {
 		case LatencyServer:
 			out.Latency.Histogram.Merge(&c.delay)
 		case LatencyClient:
-			var latency model.Histogram
-			c.latency.into(&latency)
-			latency = s.noise[i].blurred(&latency)
-			out.Latency.Histogram.Merge(&latency)
+			out.Queues[i].Delay = copyOf(c.client)
+			out.Latency.Histogram.Merge(&c.client)
 		}
 		l.count = counters{}
 		c = &l.count

@@ -248,3 +248,24 @@ func TestClientLatencyIsNamed(t *testing.T) {
 		t.Errorf("median at the client %v, at the server %v: the round trip is missing", c, s)
 	}
 }
+
+// TestQueuesShowTheLatencyThatTheSampleDoes checks that a policy that decides
+// queue by queue sees what the objective is judged by, of sampled connections.
+func TestQueuesShowTheLatencyThatTheSampleDoes(t *testing.T) {
+	for _, source := range []sim.LatencySource{sim.LatencyServer, sim.LatencyClient} {
+		o := sim.Options{Load: sim.Constant(200e3), Seed: 3, Window: 100 * time.Millisecond, Latency: source}
+		all := next(t, newSimulator(t, o))
+		var merged model.Histogram
+		for i := range all.Queues {
+			merged.Merge(all.Queues[i].Delay)
+		}
+		if merged != all.Latency.Histogram {
+			t.Errorf("%s: the queues' delays do not add up to the sample's", all.Latency.Source)
+		}
+		o.SampleEvery = 8
+		some := next(t, newSimulator(t, o))
+		if n, of := some.Latency.Histogram.Count(), all.Latency.Histogram.Count(); n < of/16 || n > of/4 {
+			t.Errorf("%s: %d delays of one connection in eight, %d of all", all.Latency.Source, n, of)
+		}
+	}
+}

@@ -58,25 +58,15 @@ func ScenarioByName(name string, duration time.Duration, seed uint64) (Scenario,
 
 // newMixed is a daily curve (450 - 250 cos) with noise (60) and a burst to
 // 950, in thousand requests per second.
-func newMixed(duration time.Duration, seed uint64) Steps {
+func newMixed(duration time.Duration, seed uint64) Mixed {
 	const pieces = 240
-	r := newRandom(seed, 'x')
-	s := Steps{Each: max(duration/pieces, 1)}
-	day := Diurnal{Mean: 450e3, Amplitude: 250e3, Period: duration}.Path(QueueShare{Fraction: 1})
-	for i := range pieces {
-		// The sum of 12 uniform numbers has variance 1 and mean 6.
-		noise := -6.0
-		for range 12 {
-			noise += r.float()
-		}
-		rate, _ := day(time.Duration(i) * s.Each)
-		rate += 60e3 * noise
-		if i >= pieces*7/10 && i < pieces*8/10 {
-			rate = 950e3
-		}
-		s.PerSecond = append(s.PerSecond, max(rate, 10e3))
+	return Mixed{
+		Day:   Diurnal{Mean: 450e3, Amplitude: 250e3, Period: duration},
+		Noise: 60e3, Burst: 950e3, Floor: 10e3,
+		Pieces: pieces, Each: max(duration/pieces, 1),
+		BurstFrom: pieces * 7 / 10, BurstTo: pieces * 8 / 10,
+		Seed: seed,
 	}
-	return s
 }
 
 // ErrBadLoad is wrapped by [ParseLoad] for text that is no load.

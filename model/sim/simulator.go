@@ -33,7 +33,8 @@ type Options struct {
 	// Workers is the number of goroutines; zero is one per usable CPU. It does
 	// not change any result.
 	Workers int
-	// Latency chooses what Sample.Latency holds.
+	// Latency chooses what Sample.Latency holds, and what each queue's Delay
+	// is: the loop decides for a queue by its own.
 	Latency LatencySource
 	// Selected tells that the application may be steered: samples say so, and
 	// Apply sets how its epoll contexts busy poll. Otherwise the application
@@ -113,6 +114,7 @@ func New(o Options) (*Simulator, error) {
 		stream := newRandom(o.Seed, 'q', uint64(i))
 		l := newLane(o.Preset, o.Case, n, newArrivals(o.Load, q, before), stream)
 		l.sampleEvery = int32(min(o.SampleEvery, math.MaxInt32))
+		l.atClient = o.Latency == LatencyClient
 		s.lanes = append(s.lanes, l)
 		s.noise = append(s.noise, newNoise(o.Noise, o.Seed, i))
 		before += q.Fraction

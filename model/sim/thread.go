@@ -289,6 +289,9 @@ func (l *lane) respond(d delivered, read int64) {
 		}
 	}
 	c.latency.add(l.now - d.sent + trip)
+	if l.atClient && l.sampled(d.conn) {
+		c.client.Add(time.Duration(l.now-d.sent+trip), 1)
+	}
 
 	back := l.now + trip
 	if client.ACKShare >= 1 || l.random.float() <= client.ACKShare {

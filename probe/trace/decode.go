@@ -78,6 +78,8 @@ func (d *decoder) sample(line []byte) (model.Sample, error) {
 				out.Span, seen = time.Duration(s.int()), seen|2
 			case "lost_events":
 				out.Lost, seen = s.uint(math.MaxUint64), seen|4
+			case "apps_unknown":
+				out.AppsUnknown = s.uint(math.MaxUint64)
 			case "queues":
 				out.Queues = rows(d, d.tables.queues, d.queues, d.queue)
 				d.queues = len(out.Queues)

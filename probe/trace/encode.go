@@ -45,6 +45,8 @@ func (e *encoder) append(b []byte, s *model.Sample) []byte {
 	}
 	b = append(b, `,"lost_events":`...)
 	b = strconv.AppendUint(b, s.Lost, 10)
+	b = append(b, `,"apps_unknown":`...)
+	b = strconv.AppendUint(b, s.AppsUnknown, 10)
 	b = append(b, `,"active":`...)
 	e.active = keyedRows(e.active, s.Active)
 	b = e.tables.active.append(b, e.active)

@@ -25,6 +25,7 @@ type oracleSample struct {
 	Apps    []oracleApp              `json:"apps"`
 	Latency *oracleLatency           `json:"latency"`
 	Lost    uint64                   `json:"lost_events"`
+	Unknown uint64                   `json:"apps_unknown"`
 	Active  oracleRows[oracleActive] `json:"active"`
 	NAPIs   oracleRows[oracleNAPI]   `json:"napi_ids"`
 	Absent  []oracleAbsent           `json:"absent"`
@@ -74,6 +75,7 @@ type oracleQueue struct {
 	Service     oracleCounts `json:"service"`
 	Delay       oracleCounts `json:"delay"`
 	SampleEvery uint32       `json:"sample_every"`
+	CPUs        []int        `json:"cpus"`
 	Netpoll     *uint64      `json:"netpoll"`
 	Unmasked    *uint64      `json:"unmasked"`
 	Interrupts  *uint64      `json:"interrupts"`
@@ -236,7 +238,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 	if in.Kind != KindSample {
 		return model.Sample{}, fmt.Errorf("kind %q", in.Kind)
 	}
-	out := model.Sample{At: time.Duration(in.At), Span: time.Duration(in.Span), Lost: in.Lost}
+	out := model.Sample{At: time.Duration(in.At), Span: time.Duration(in.Span), Lost: in.Lost, AppsUnknown: in.Unknown}
 	var bad error
 	fill := func(counts []uint64, runs oracleCounts) {
 		for _, run := range runs {
@@ -269,6 +271,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 			RingWait:   histogram(q.RingWait), SocketWait: histogram(q.SocketWait),
 			Service: histogram(q.Service), Delay: histogram(q.Delay),
 			SampleEvery:  q.SampleEvery,
+			CPUs:         q.CPUs,
 			TimerSoftirq: q.polls("timer_softirq"), TimerThread: q.polls("timer_thread"),
 			Netpoll: q.Netpoll, Unmasked: q.Unmasked, Interrupts: q.Interrupts,
 			SoftirqTime: (*time.Duration)(q.SoftirqTime),

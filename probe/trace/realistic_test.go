@@ -124,6 +124,7 @@ func (r *realistic) queue(i int) model.QueueSample {
 		RingWait: new(model.Histogram), SocketWait: new(model.Histogram),
 		Service: new(model.Histogram), Delay: new(model.Histogram),
 		SampleEvery: uint32(r.every),
+		CPUs:        []int{i % 32},
 	}
 	packets := int(r.lognormal(r.packets, 0.6))
 	mean := 1 + r.rand.Float64()*6

@@ -51,12 +51,12 @@ func TestTheExtremesOfEveryNumberSurvive(t *testing.T) {
 	const maxU, minI, maxI = ^uint64(0), -1 << 63, 1<<63 - 1
 	least, most := time.Duration(minI), time.Duration(maxI)
 	want := model.Sample{
-		At: most, Span: least, Lost: maxU,
+		At: most, Span: least, Lost: maxU, AppsUnknown: maxU,
 		Queues: []model.QueueSample{{
 			Queue:      model.Queue{Netns: maxU, Ifindex: minI, Index: maxI},
 			NAPIID:     ^uint32(0),
 			Softirq:    model.PollCounts{Polls: maxU, Packets: maxU, Empty: maxU, Full: maxU},
-			ThreadTime: &least, SampleEvery: ^uint32(0),
+			ThreadTime: &least, SampleEvery: ^uint32(0), CPUs: []int{0, 255},
 			Delay: new(model.Histogram),
 		}},
 		CPUs: []model.CPUSample{{CPU: minI, NetRX: &least, NetRXIdle: &most, Busy: least, Steal: most, Squeezed: maxU}},

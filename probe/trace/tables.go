@@ -31,6 +31,13 @@ func queueTable() *table[model.QueueSample] {
 		},
 		number("napi_id", func(q *row) *uint32 { return &q.NAPIID }),
 		number("sample_every", func(q *row) *uint32 { return &q.SampleEvery }),
+		{
+			name: "cpus",
+			write: func(b []byte, q *row) []byte {
+				return appendList(b, q.CPUs, func(b []byte, cpu *int) []byte { return strconv.AppendInt(b, int64(*cpu), 10) })
+			},
+			read: func(d *decoder, q *row) { q.CPUs = list(&d.scan, 0, func(cpu *int) { *cpu = int(d.scan.int()) }) },
+		},
 	}
 	for _, loop := range []struct {
 		name string

@@ -1,0 +1,83 @@
+package compare
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"autotune/model/sim"
+)
+
+// bestStaticTries bounds how many settings are simulated in search of the best.
+const bestStaticTries = 8
+
+// bestStatic returns the cell of the cheapest setting of the grid with at most
+// 1% violating windows over the scenario, in hindsight; where there is none,
+// that with the least. Settings are simulated in the order in which the table
+// of steady states has them, those that it takes for hopeless last.
+func (p *prepared) bestStatic(ctx context.Context, table *steady, s sim.Scenario, windows int, seed uint64) (Cell, error) {
+	type candidate struct {
+		index           int
+		cost, violating float64
+	}
+	loads := offered(s.Load, p.Queues, windows, p.Interval)[p.Skip:]
+	var all []candidate
+	for i := range table.Settings {
+		c := candidate{index: i}
+		total := 0.0
+		for _, load := range loads {
+			cell := table.at(i, load)
+			c.cost += cell.Cycles * load
+			c.violating += cell.violating(p.SLO) / float64(len(loads))
+			total += load
+		}
+		c.cost /= max(total, 1)
+		all = append(all, c)
+	}
+	// The table is off by some windows: what it has slightly above the limit
+	// is tried too, but what it has far above only if nothing else holds.
+	const doubtful = 0.05
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		hopelessA, hopelessB := a.violating > maxViolating+doubtful, b.violating > maxViolating+doubtful
+		switch {
+		case hopelessA != hopelessB:
+			if hopelessA {
+				return 1
+			}
+			return -1
+		case hopelessA:
+			return cmp.Compare(a.violating, b.violating)
+		}
+		return cmp.Compare(a.cost, b.cost)
+	})
+	var best Cell
+	bestViolating := 2.0
+	for n, c := range all {
+		if n >= bestStaticTries && bestViolating <= 1 {
+			break
+		}
+		cell, err := p.fixedCell(ctx, s, windows, seed, refBestStatic, table.Settings[c.index])
+		if err != nil {
+			return cell, err
+		}
+		violating := violatingShare(cell.Windows[p.Skip:])
+		if violating < bestViolating {
+			best, bestViolating = cell, violating
+		}
+		if violating <= maxViolating {
+			// In order of cost, so none that follows is cheaper.
+			return cell, nil
+		}
+	}
+	return best, nil
+}
+
+func violatingShare(windows []Window) float64 {
+	n := 0
+	for i := range windows {
+		if windows[i].Violating {
+			n++
+		}
+	}
+	return float64(n) / float64(max(1, len(windows)))
+}

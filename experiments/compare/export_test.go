@@ -1,0 +1,14 @@
+package compare
+
+var (
+	Deal        = deal
+	Decide      = decide
+	LoadChanges = loadChanges
+	Offered     = offered
+	Late        = late
+	AtRest      = atRest
+	Seeded      = seeded
+)
+
+// Grid returns the settings that a plan's references choose from.
+func (p *Plan) Grid() int { return len(p.grid()) }

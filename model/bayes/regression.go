@@ -1,0 +1,158 @@
+package bayes
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// refreshEvery is the number of observations between two factorisations. In
+// between, the covariance is updated by rank one, which costs a twentieth.
+const refreshEvery = 16
+
+// Regression is the distribution of coefficients given a prior and the data
+// observed, the older ones with less weight. It is not safe for concurrent use.
+type Regression struct {
+	prior  *Prior
+	forget float64
+	// data are kept by group, and since counts the observations of each that
+	// its weights have not been brought up to date for.
+	data  []*Evidence
+	since []int
+	total int
+
+	covariance *mat.SymDense
+	mean       *mat.VecDense
+
+	gain      *mat.VecDense
+	chol      mat.Cholesky
+	precision *mat.SymDense
+	weighted  *mat.VecDense
+}
+
+// NewRegression returns a regression without data. Observations belong to one
+// of a number of groups; each multiplies the weight of those before it in its
+// group by forget, between 0 (excluded) and 1: what is not looked at is not
+// forgotten. The weights are brought up to date every 16 observations.
+func NewRegression(prior *Prior, forget float64, groups int) *Regression {
+	data := make([]*Evidence, groups)
+	for i := range data {
+		data[i] = NewEvidence(prior.Len())
+	}
+	return Resume(prior, forget, data)
+}
+
+// Resume returns a regression that goes on with the data of its groups, which
+// it takes over.
+func Resume(prior *Prior, forget float64, data []*Evidence) *Regression {
+	n := prior.Len()
+	r := &Regression{
+		prior: prior, forget: forget, data: data, since: make([]int, len(data)),
+		covariance: mat.NewSymDense(n, nil), mean: mat.NewVecDense(n, nil),
+		gain: mat.NewVecDense(n, nil), precision: mat.NewSymDense(n, nil), weighted: mat.NewVecDense(n, nil),
+	}
+	r.refresh()
+	return r
+}
+
+// Data returns the data of each group with their weights; they must not be
+// changed.
+func (r *Regression) Data() []*Evidence { return r.data }
+
+// Mean returns the mean of one coefficient.
+func (r *Regression) Mean(i int) float64 { return r.mean.AtVec(i) }
+
+// SetPrior exchanges the prior for one of as many coefficients, and keeps the
+// data.
+func (r *Regression) SetPrior(p *Prior) {
+	r.prior = p
+	r.refresh()
+}
+
+// Predict returns the mean of x times the coefficients, and the variance that
+// not knowing them gives it.
+func (r *Regression) Predict(x *Row) (mean, variance float64) {
+	raw := r.covariance.RawSymmetric()
+	for i := range x.n {
+		a := x.index[i]
+		variance += x.value[i] * x.value[i] * raw.Data[a*raw.Stride+a]
+		for j := range i {
+			low, high := min(a, x.index[j]), max(a, x.index[j])
+			variance += 2 * x.value[i] * x.value[j] * raw.Data[low*raw.Stride+high]
+		}
+	}
+	return x.dot(r.mean.RawVector().Data), math.Max(0, variance)
+}
+
+// Observe adds y, observed at x with that variance of its own, to a group. What
+// is not finite, or has no positive variance, is passed over.
+func (r *Regression) Observe(group int, x *Row, y, variance float64) {
+	if !finite(y) || !finite(variance) || !(variance > 0) || !x.finite() {
+		return
+	}
+	r.data[group].Add(x, y, variance)
+	r.since[group]++
+	r.total++
+	if r.total >= refreshEvery {
+		r.refresh()
+		return
+	}
+	// Sherman-Morrison, which here is the update of a Kalman filter.
+	gain := r.gain.RawVector().Data
+	clear(gain)
+	raw := r.covariance.RawSymmetric()
+	for j := range x.n {
+		// The upper triangle holds the column of the index down to the
+		// diagonal, and the rest of it as a row.
+		at, value := x.index[j], x.value[j]
+		for i := range at {
+			gain[i] += value * raw.Data[i*raw.Stride+at]
+		}
+		for i := at; i < len(gain); i++ {
+			gain[i] += value * raw.Data[at*raw.Stride+i]
+		}
+	}
+	total := variance + x.dot(gain)
+	miss := y - x.dot(r.mean.RawVector().Data)
+	r.mean.AddScaledVec(r.mean, miss/total, r.gain)
+	r.covariance.SymRankOne(r.covariance, -1/total, r.gain)
+}
+
+// Keep multiplies the weight of a group's data by a share: what was learned
+// counts for less, and the prior for more.
+func (r *Regression) Keep(group int, share float64) {
+	r.data[group].Scale(share)
+	r.refresh()
+}
+
+// refresh brings the weights up to date and computes the distribution anew. The
+// prior keeps the precision positive definite; where rounding still made it
+// none, the data go.
+func (r *Regression) refresh() {
+	r.total = 0
+	for g, n := range r.since {
+		if n > 0 {
+			r.data[g].Scale(math.Pow(r.forget, float64(n)))
+			r.since[g] = 0
+		}
+	}
+	if r.solve() {
+		return
+	}
+	for g := range r.data {
+		r.data[g] = NewEvidence(r.prior.Len())
+	}
+	r.solve()
+}
+
+func (r *Regression) solve() bool {
+	r.precision.CopySym(r.prior.precision)
+	copy(r.weighted.RawVector().Data, r.prior.weighted)
+	sum := Evidence{information: r.precision, weighted: r.weighted.RawVector().Data}
+	for _, e := range r.data {
+		sum.Plus(e, 1)
+	}
+	return r.chol.Factorize(r.precision) && r.chol.SolveVecTo(r.mean, r.weighted) == nil && r.chol.InverseTo(r.covariance) == nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"autotune/model"
+	"autotune/model/bayes"
+)
+
+// greyboxDeviceKey names a device.
+type greyboxDeviceKey struct {
+	netns   uint64
+	ifindex int
+}
+
+// greyboxDevice is the queues of one device, which share what does not differ
+// from queue to queue: each has what the others saw as its prior.
+type greyboxDevice struct {
+	queues []*greyboxQueue
+	// costs and delays sum up all queues' data, where there are many; at is
+	// the number of decisions when it was done, and decisions how many there
+	// were since.
+	costs, delays *bayes.Evidence
+	decisions     int
+}
+
+const (
+	// greyboxShareEvery is the number of windows between two exchanges; the
+	// first are earlier, when most is learned.
+	greyboxShareEvery = 60
+	// greyboxShareFirst is the window of the first exchange.
+	greyboxShareFirst = 4
+	// greyboxFew is the number of queues up to which a queue's own data are
+	// left out of what it takes from the others. Of more, they are a small
+	// part.
+	greyboxFew = 8
+	// Queues of a device differ by these standard deviations: in the logarithm
+	// of cost, in microseconds of delay, and in that per 100 us of flush
+	// timeout.
+	greyboxCostDiffers  = 0.04
+	greyboxDelayDiffers = 5.0
+)
+
+// queue returns what is known of a queue; a new one starts from what the others
+// of its device know.
+func (p *Greybox) queue(id model.Queue) *greyboxQueue {
+	q, ok := p.queues[id]
+	if ok {
+		return q
+	}
+	key := greyboxDeviceKey{id.Netns, id.Ifindex}
+	d, ok := p.devices[key]
+	if !ok {
+		d = &greyboxDevice{}
+		p.devices[key] = d
+	}
+	q, known := p.loaded[id]
+	if !known {
+		q = newGreyboxQueue(id, p.priors)
+	}
+	delete(p.loaded, id)
+	d.queues = append(d.queues, q)
+	p.queues[id] = q
+	if len(d.queues) > 1 && !known {
+		d.inform(q, p.priors)
+	}
+	return q
+}
+
+// share brings the prior of a queue up to date, when it is time.
+func (p *Greybox) share(q *greyboxQueue) {
+	d := p.devices[greyboxDeviceKey{q.queue.Netns, q.queue.Ifindex}]
+	d.decisions++
+	if len(d.queues) < 2 {
+		return
+	}
+	// Queues take turns, so that no window has to do all.
+	due := q.shared + greyboxShareEvery
+	if q.shared == 0 {
+		due = greyboxShareFirst + q.queue.Index%greyboxShareEvery
+	}
+	if q.windows < due {
+		return
+	}
+	q.shared = q.windows
+	d.inform(q, p.priors)
+}
+
+// inform gives a queue what the others saw.
+func (d *greyboxDevice) inform(q *greyboxQueue, base greyboxPriors) {
+	costs, delays := bayes.NewEvidence(costLen), bayes.NewEvidence(delayLen)
+	if len(d.queues) <= greyboxFew {
+		for _, other := range d.queues {
+			if other != q {
+				other.add(costs, delays)
+			}
+		}
+	} else {
+		if d.costs == nil || d.decisions >= len(d.queues)*greyboxShareEvery/4 {
+			d.costs, d.delays, d.decisions = costs, delays, 0
+			for _, other := range d.queues {
+				other.add(costs, delays)
+			}
+		}
+		costs, delays = d.costs, d.delays
+	}
+	widerCost, widerDelay := make(map[int]float64, costLen), make(map[int]float64, delayLen)
+	for i := range costLen {
+		widerCost[i] = greyboxCostDiffers
+	}
+	for i := range delayLen {
+		widerDelay[i] = greyboxDelayDiffers
+	}
+	priors, err := base.updated(costs, delays, 1, widerCost, widerDelay)
+	if err != nil {
+		// Rounding left no distribution: the queue goes on with the prior that
+		// it has.
+		return
+	}
+	q.cost.SetPrior(priors.cost)
+	q.delay.SetPrior(priors.delay)
+}
+
+// add adds the queue's data to sums.
+func (q *greyboxQueue) add(costs, delays *bayes.Evidence) {
+	for _, e := range q.cost.Data() {
+		costs.Plus(e, 1)
+	}
+	for _, e := range q.delay.Data() {
+		delays.Plus(e, 1)
+	}
+}
