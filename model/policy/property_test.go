@@ -15,7 +15,7 @@ import (
 
 // everyPolicy lists a spec of each kind; from the third on they learn a flush
 // timeout of 8 to 200 us.
-var everyPolicy = []string{"base", "static:defer=1,flush=5us", "aimd", "random", "ladder", "pi", "linucb", "thompson", "safebo"}
+var everyPolicy = []string{"base", "static:defer=1,flush=5us", "aimd", "random", "ladder", "pi", "linucb", "thompson", "safebo", "greybox:max=200us"}
 
 var verdicts = []model.Verdict{
 	"", model.VerdictHeld, model.VerdictApplied, model.VerdictRefused, model.VerdictKept, model.VerdictReverted,

@@ -23,6 +23,11 @@ type CostModel struct {
 	// from a busy-polling application, loop included.
 	Poll     time.Duration `json:"poll_ns"`
 	BusyPoll time.Duration `json:"busy_poll_ns"`
+	// BusyPollContention is how much the cores that busy poll get in each
+	// other's way: a poll takes BusyPoll / (1 - BusyPollContention x s), s being
+	// the share of time that cores spend in empty busy polls. It is at most
+	// 0.95.
+	BusyPollContention float64 `json:"busy_poll_contention"`
 	// BusyPollEntry is the time to take a NAPI over for busy polling and give
 	// it back, once per busy-polling epoll_wait.
 	BusyPollEntry time.Duration `json:"busy_poll_entry_ns"`
@@ -42,15 +47,20 @@ type CostModel struct {
 	// returns.
 	EpollWait  time.Duration `json:"epoll_wait_ns"`
 	EpollEvent time.Duration `json:"epoll_event_ns"`
+	// SoftirqCold is what a softirq takes longer when it interrupts a thread,
+	// whose code and data are in the caches then, instead of an idle core.
+	SoftirqCold time.Duration `json:"softirq_cold_ns"`
 	// Sleep is the time to switch from the application to idle, Wake that to
 	// wake and switch to it.
 	Sleep time.Duration `json:"sleep_ns"`
 	Wake  time.Duration `json:"wake_ns"`
 	// IdleExit is the time from an interrupt until a halted core executes it.
 	// Its cycles count, but CPU utilisation as procfs shows it misses it.
+	// IdleEntry is the time to become idle again, likewise missed.
 	// IdleExitDeep is what is added as idle periods grow longer, with time
 	// constant IdleDeepTime.
 	IdleExit     time.Duration `json:"idle_exit_ns"`
+	IdleEntry    time.Duration `json:"idle_entry_ns"`
 	IdleExitDeep time.Duration `json:"idle_exit_deep_ns"`
 	IdleDeepTime time.Duration `json:"idle_deep_time_ns"`
 	// Interference is what an interrupt costs the application it interrupts
@@ -96,6 +106,9 @@ func (c *CostModel) durations() map[string]*time.Duration {
 func (c *CostModel) Check() error {
 	if c.IdleDeepTime < 0 {
 		return fmt.Errorf("cost idle_deep_time_ns is %d: must not be negative", int64(c.IdleDeepTime))
+	}
+	if !(c.BusyPollContention >= 0 && c.BusyPollContention <= 0.95) {
+		return fmt.Errorf("cost busy_poll_contention is %v: must be in 0 to 0.95", c.BusyPollContention)
 	}
 	for name, d := range c.durations() {
 		if *d < 0 {

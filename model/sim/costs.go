@@ -6,6 +6,7 @@ import "math"
 type costs struct {
 	requestUser, requestSystem, data, ack, tx, poll, busyPoll, busyEntry           int64
 	interrupt, interruptNIC, timerArm, raise, epollWait, epollEvent, sleep, wake   int64
+	idleEntry, softirqCold                                                         int64
 	idleExit, idleDeep, interference, interferencePacket, displaced, displacedNear int64
 	reuse                                                                          [1024]int32
 	cold                                                                           [256]int32
@@ -19,6 +20,7 @@ func newCosts(c *CostModel) costs {
 		interrupt: int64(c.Interrupt), interruptNIC: int64(c.InterruptNIC), timerArm: int64(c.TimerArm), raise: int64(c.SoftirqRaise),
 		epollWait: int64(c.EpollWait), epollEvent: int64(c.EpollEvent),
 		sleep: int64(c.Sleep), wake: int64(c.Wake),
+		idleEntry: int64(c.IdleEntry), softirqCold: int64(c.SoftirqCold),
 		idleExit: int64(c.IdleExit), idleDeep: int64(c.IdleExitDeep),
 		interference: int64(c.Interference), interferencePacket: int64(c.InterferencePacket),
 		displaced: int64(c.Displaced), displacedNear: int64(c.DisplacedNear),

@@ -1,5 +1,7 @@
 package sim
 
+import "math"
+
 // dim is the kernel's dynamic interrupt moderation (lib/dim/net_dim.c and
 // dim.c): a hill climber over five moderation profiles, which compares each
 // 64 interrupts' worth of traffic with the 64 before, by bytes, then packets,
@@ -83,8 +85,8 @@ func (d *dim) update(s dimSample, noise float64, r *random) bool {
 			packets: ceilDiv(int64(s.packets-d.start.packets)*1000, micros),
 			events:  ceilDiv(dimEvents*1000, micros),
 		}
-		if noise > 0 {
-			factor := max(0, 1+noise*r.normal())
+		if packets := float64(s.packets - d.start.packets); noise > 0 && packets > 0 {
+			factor := max(0, 1+noise/math.Sqrt(packets)*r.normal())
 			current.bytes = int64(float64(current.bytes) * factor)
 			current.packets = int64(float64(current.packets) * factor)
 		}

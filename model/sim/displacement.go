@@ -42,11 +42,11 @@ func (l *lane) displace(away bool) {
 	// its core: as many, at unrelated times.
 	l.txLag = 0
 	if away {
+		l.txLag = int64(l.random.float() * float64(foreignLag))
 		l.distance = l.ns.displacedNear
 		if l.random.float() <= l.host.Scheduling.Far*math.Pow(l.utilisation, l.host.Scheduling.FarExponent) {
 			l.distance = l.ns.displaced
 		}
-		l.txLag = int64(l.random.float() * float64(foreignLag))
 	}
 }
 
@@ -56,18 +56,21 @@ const foreignLag = 200 * time.Microsecond
 
 // disturb remembers an interrupt of this queue as one that the thread meets on
 // the core that it was displaced to, where another queue of the same kind is
-// served: as long, at an unrelated time. One that is still to come grows.
+// served: at an unrelated time, and as long as its share of the load makes it.
+// One that is still to come grows.
 func (l *lane) disturb(start, until int64, work int) {
+	taken := int64(float64(until-start) * l.others)
+	work = int(float64(work)*l.others + 0.5)
 	l.foreignEvery += (start - l.foreignLast - l.foreignEvery) >> 3
 	l.foreignLast = start
 	if l.foreignAt != never && l.foreignAt > start {
-		l.foreignFor += until - start
+		l.foreignFor += taken
 		l.foreignWork += work
 		l.foreignCount++
 		return
 	}
 	l.foreignAt = start + int64(l.random.float()*float64(max(l.foreignEvery, 0)))
-	l.foreignFor = until - start
+	l.foreignFor = taken
 	l.foreignWork = work
 	l.foreignCount = 1
 }

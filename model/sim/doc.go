@@ -23,21 +23,24 @@
 // them, so that a burst costs no more than its packets, and empty busy polls
 // are passed over in one step.
 //
-// What couples queues on a real host enters as the mean field of identical
-// queues. A scheduler moves a thread away from its NAPI's core with a
-// probability that follows utilisation ([Scheduling]). It then works while its
-// softirq receives; is interrupted by the softirqs of the queue on whose core
-// it runs, which are this queue's own at unrelated times; finds packets colder,
+// What couples queues on a real host enters as the mean field of queues of its
+// kind. A scheduler moves a thread away from its NAPI's core with a probability
+// that follows utilisation ([Scheduling]). It then works while its softirq
+// receives; is interrupted by the softirqs of the queue on whose core it runs,
+// at unrelated times and as much as the mean queue has; finds packets colder,
 // most of all across a cache boundary; and its NAPI sees another thread's
-// transmit completions. Connections per queue are unequal by a fixed amount
-// (Host.Imbalance), so that near capacity some queues are saturated and others
-// are not.
+// transmit completions. An hrtimer runs where it was armed, so that a thread
+// that busy polled has the softirq on its own core again. Cores that busy poll
+// slow each other down (CostModel.BusyPollContention). Connections per queue
+// are unequal by a fixed amount (Host.Imbalance), so that near capacity some
+// queues are saturated and others are not.
 //
-// Both directions of interrupt moderation adapt as the kernel's DIM does. What
-// the published runs show is a receive side that walks through its profiles at
-// random, with a pause of the queue's interrupts at each change, and a transmit
-// side that rests at its longest period; NIC.RateNoise, TxRateNoise and
-// ApplyStall are that.
+// A channel has two completion queues, armed and moderated apart, and one NAPI.
+// Both directions of moderation adapt as the kernel's DIM does. What it
+// measures is noisier than the simulated arrivals, by NIC.RateNoise and
+// TxRateNoise. The long tails of interrupt-driven cases follow: with the longest
+// receive profile and nothing left to complete on the transmit side, the next
+// interrupt waits for 64 packets.
 //
 // # What not to believe
 //
@@ -45,9 +48,8 @@
 // ([Row.Saturated]); napibusy in the closed loop is a mixture of two states in
 // the published runs that the model does not reproduce. Instructions per query
 // are not modelled. The fits know three loads. Tails of interrupt-driven cases
-// rest on the random walk above: p99 varies by 10% between seeds for a second
-// of simulated time up to 600K, and by several times at 800K, where the busiest
-// queue is overloaded whenever its moderation is at its shortest period.
+// rest on the noise above: p99 of base and suspend0 is off by up to a half at
+// 600K, and varies by 10% between seeds for a second of simulated time.
 //
 // The package may import model and gonum.
 package sim

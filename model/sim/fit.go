@@ -18,6 +18,9 @@ type Parameter struct {
 	Name     string
 	Low, Top float64
 	at       func(*Preset) (*time.Duration, *float64)
+	// moderation tells that it is for the cells that interrupts drive to say,
+	// see [Fit].
+	moderation bool
 }
 
 // Value returns the parameter's value in p; times are in nanoseconds.
@@ -49,6 +52,10 @@ func Parameters() []Parameter {
 	number := func(name string, low, top float64, at func(*Preset) *float64) Parameter {
 		return Parameter{Name: name, Low: low, Top: top, at: func(p *Preset) (*time.Duration, *float64) { return nil, at(p) }}
 	}
+	moderation := func(p Parameter) Parameter {
+		p.moderation = true
+		return p
+	}
 	return []Parameter{
 		duration("request_system_ns", 500, 6000, func(p *Preset) *time.Duration { return &p.Cost.RequestSystem }),
 		duration("receive_data_ns", 300, 2500, func(p *Preset) *time.Duration { return &p.Cost.ReceiveData }),
@@ -56,14 +63,17 @@ func Parameters() []Parameter {
 		duration("tx_completion_ns", 50, 600, func(p *Preset) *time.Duration { return &p.Cost.TxCompletion }),
 		duration("poll_ns", 100, 2000, func(p *Preset) *time.Duration { return &p.Cost.Poll }),
 		duration("busy_poll_ns", 200, 2000, func(p *Preset) *time.Duration { return &p.Cost.BusyPoll }),
+		number("busy_poll_contention", 0, 0.95, func(p *Preset) *float64 { return &p.Cost.BusyPollContention }),
 		duration("busy_poll_entry_ns", 0, 1500, func(p *Preset) *time.Duration { return &p.Cost.BusyPollEntry }),
 		duration("interrupt_ns", 100, 3000, func(p *Preset) *time.Duration { return &p.Cost.Interrupt }),
-		duration("interrupt_nic_ns", 100, 6000, func(p *Preset) *time.Duration { return &p.Cost.InterruptNIC }),
+		moderation(duration("interrupt_nic_ns", 100, 6000, func(p *Preset) *time.Duration { return &p.Cost.InterruptNIC })),
 		duration("softirq_raise_ns", 0, 4000, func(p *Preset) *time.Duration { return &p.Cost.SoftirqRaise }),
 		duration("epoll_wait_ns", 100, 3000, func(p *Preset) *time.Duration { return &p.Cost.EpollWait }),
 		duration("epoll_event_ns", 0, 800, func(p *Preset) *time.Duration { return &p.Cost.EpollEvent }),
 		duration("sleep_ns", 0, 3000, func(p *Preset) *time.Duration { return &p.Cost.Sleep }),
 		duration("wake_ns", 0, 5000, func(p *Preset) *time.Duration { return &p.Cost.Wake }),
+		duration("softirq_cold_ns", 0, 2500, func(p *Preset) *time.Duration { return &p.Cost.SoftirqCold }),
+		duration("idle_entry_ns", 0, 2500, func(p *Preset) *time.Duration { return &p.Cost.IdleEntry }),
 		duration("idle_exit_ns", 0, 4000, func(p *Preset) *time.Duration { return &p.Cost.IdleExit }),
 		duration("idle_exit_deep_ns", 0, 4000, func(p *Preset) *time.Duration { return &p.Cost.IdleExitDeep }),
 		duration("idle_deep_time_ns", 5e3, 500e3, func(p *Preset) *time.Duration { return &p.Cost.IdleDeepTime }),
@@ -76,15 +86,15 @@ func Parameters() []Parameter {
 		duration("displaced_ns", 0, 5000, func(p *Preset) *time.Duration { return &p.Cost.Displaced }),
 		duration("displaced_near_ns", 0, 2000, func(p *Preset) *time.Duration { return &p.Cost.DisplacedNear }),
 		number("displaced_far_share", 0.02, 0.9, func(p *Preset) *float64 { return &p.Scheduling.Far }),
-		number("displaced_probability", 0.05, 5, func(p *Preset) *float64 { return &p.Scheduling.Probability }),
+		moderation(number("displaced_probability", 0.05, 5, func(p *Preset) *float64 { return &p.Scheduling.Probability })),
 		number("displaced_exponent", 0.3, 6, func(p *Preset) *float64 { return &p.Scheduling.Exponent }),
-		duration("apply_delay_ns", 1e4, 1e6, func(p *Preset) *time.Duration { return &p.NIC.ApplyDelay }),
-		duration("apply_stall_ns", 0, 1e6, func(p *Preset) *time.Duration { return &p.NIC.ApplyStall }),
-		number("tx_rate_noise", 0.01, 1, func(p *Preset) *float64 { return &p.NIC.TxRateNoise }),
-		number("rate_noise", 0.02, 3, func(p *Preset) *float64 { return &p.NIC.RateNoise }),
-		duration("tx_delay_ns", 100, 2e4, func(p *Preset) *time.Duration { return &p.NIC.TxDelay }),
+		moderation(duration("apply_delay_ns", 1e4, 5e6, func(p *Preset) *time.Duration { return &p.NIC.ApplyDelay })),
+		moderation(number("tx_rate_noise", 0.01, 10, func(p *Preset) *float64 { return &p.NIC.TxRateNoise })),
+		moderation(number("rate_noise", 0.01, 30, func(p *Preset) *float64 { return &p.NIC.RateNoise })),
+		moderation(duration("tx_delay_ns", 100, 3e4, func(p *Preset) *time.Duration { return &p.NIC.TxDelay })),
 		duration("round_trip_ns", 1e4, 5e4, func(p *Preset) *time.Duration { return &p.Client.RoundTrip }),
 		duration("jitter_ns", 1e3, 2e4, func(p *Preset) *time.Duration { return &p.Client.Jitter }),
+		duration("jitter_per_million_ns", 0, 2e4, func(p *Preset) *time.Duration { return &p.Client.JitterLoad }),
 		duration("bump_ns", 3e4, 1.5e5, func(p *Preset) *time.Duration { return &p.Client.Bump }),
 		duration("bump_jitter_ns", 0, 4e4, func(p *Preset) *time.Duration { return &p.Client.BumpJitter }),
 		number("bump_share", 0, 0.3, func(p *Preset) *float64 { return &p.Client.BumpShare }),
@@ -115,16 +125,20 @@ type FitOptions struct {
 	Workers int
 	// Progress, when not nil, is told the best loss after each round.
 	Progress func(round int, loss float64, best *Preset)
+
+	weights []float64 // of the residuals, nil for 1
 }
 
 // Fit moves the parameters so that simulated cells come close to the measured
-// ones. Each round measures how every residual answers to every parameter,
-// minimises the loss of that linear model within a trust region by BFGS
-// (gonum/optimize), and keeps the step if the simulator agrees that it is
-// better; a few more steps follow on the slopes as those steps corrected them. The loss counts errors in units of each column's tolerance and grows
-// only logarithmically, so that no single cell rules. The simulator's random
-// numbers are the same in every evaluation; the same seed gives the same
-// preset.
+// ones. The loss counts errors in units of each column's tolerance and of the
+// cell's own noise, and grows only logarithmically, so that no single cell
+// rules. The simulator's random numbers are the same in every evaluation; the
+// same seed gives the same preset.
+//
+// Where moderation adapts, the cells that interrupts drive are chaotic: they
+// tell little of costs and have no useful slopes. So costs are fitted to the
+// other cells ([FitOptions.descend]), and then what matters most to interrupts
+// to these ([FitOptions.climb]).
 func Fit(ctx context.Context, o FitOptions) (*Preset, error) {
 	observations, err := o.observations()
 	if err != nil {
@@ -143,10 +157,90 @@ func Fit(ctx context.Context, o FitOptions) (*Preset, error) {
 	if o.Span == 0 {
 		o.Span = 100 * time.Millisecond
 	}
-	n := len(o.Parameters)
-	x := make([]float64, n)
+	if !o.Start.NIC.AdaptiveRx {
+		return o.descend(ctx)
+	}
+	driven := func(observation Observation) bool { return observation.Case.NAPI.Mode() == model.ModeInterrupts }
+	steady, chaotic := o, o
+	steady.Observations = slices.DeleteFunc(slices.Clone(o.Observations), driven)
+	steady.Parameters = slices.DeleteFunc(slices.Clone(o.Parameters), func(p Parameter) bool { return p.moderation })
+	chaotic.Observations = slices.DeleteFunc(slices.Clone(o.Observations), func(ob Observation) bool { return !driven(ob) })
+	chaotic.Parameters = slices.DeleteFunc(slices.Clone(o.Parameters), func(p Parameter) bool { return !p.moderation })
+	best := o.Start
+	if len(steady.Observations) > 0 && len(steady.Parameters) > 0 {
+		if best, err = steady.descend(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(chaotic.Observations) > 0 && len(chaotic.Parameters) > 0 {
+		chaotic.Start = best
+		if best, err = chaotic.climb(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return best, nil
+}
+
+// units returns the start's parameters on the search's scale.
+func (o *FitOptions) units() []float64 {
+	x := make([]float64, len(o.Parameters))
 	for i, p := range o.Parameters {
 		x[i] = p.unit(p.Value(o.Start))
+	}
+	return x
+}
+
+// climb is an evolution strategy with one parent and one child (Rechenberg's
+// rule for its step), which needs no slopes. A round is 16 children.
+func (o *FitOptions) climb(ctx context.Context) (*Preset, error) {
+	const children = 16
+	x := o.units()
+	if err := o.weigh(ctx, x); err != nil {
+		return nil, fmt.Errorf("fit: %w", err)
+	}
+	r, err := o.residuals(ctx, x)
+	if err != nil {
+		return nil, fmt.Errorf("fit: %w", err)
+	}
+	loss := robust(r)
+	random := newRandom(o.Seed, 'c')
+	step := 0.08
+	for i := range o.Rounds * children {
+		if o.Progress != nil && i%children == 0 {
+			o.Progress(i/children, loss, o.preset(x))
+		}
+		next := slices.Clone(x)
+		for j := range next {
+			if random.float() < 0.5 {
+				next[j] = min(max(next[j]+step*random.normal(), 0), 1)
+			}
+		}
+		r, err := o.residuals(ctx, next)
+		if err != nil {
+			return nil, fmt.Errorf("fit: %w", err)
+		}
+		if l := robust(r); l < loss {
+			x, loss = next, l
+			step = min(step*1.5, 0.2)
+		} else {
+			step = max(step*0.93, 0.02)
+		}
+	}
+	if o.Progress != nil {
+		o.Progress(o.Rounds, loss, o.preset(x))
+	}
+	return o.preset(x), nil
+}
+
+// descend measures, each round, how every residual answers to every parameter,
+// minimises the loss of that linear model within a trust region by BFGS
+// (gonum/optimize), and keeps the step if the simulator agrees that it is
+// better; a few more steps follow on the slopes as those steps corrected them.
+func (o *FitOptions) descend(ctx context.Context) (*Preset, error) {
+	n := len(o.Parameters)
+	x := o.units()
+	if err := o.weigh(ctx, x); err != nil {
+		return nil, fmt.Errorf("fit: %w", err)
 	}
 	best, err := o.residuals(ctx, x)
 	if err != nil {
@@ -196,6 +290,40 @@ func Fit(ctx context.Context, o FitOptions) (*Preset, error) {
 		o.Progress(o.Rounds, robust(best), o.preset(x))
 	}
 	return o.preset(x), nil
+}
+
+// noiseRuns is from how many runs the residuals' own noise is estimated.
+const noiseRuns = 4
+
+// weigh finds how much each residual varies between seeds, and makes it count
+// in units of its tolerance and that noise together: what a cell's short run
+// cannot tell must not lead the search.
+func (o *FitOptions) weigh(ctx context.Context, x []float64) error {
+	o.weights = nil
+	seed := o.Seed
+	defer func() { o.Seed = seed }()
+	var sum, square []float64
+	for range noiseRuns {
+		o.Seed = mix64(o.Seed + goldenGamma)
+		r, err := o.residuals(ctx, x)
+		if err != nil {
+			return err
+		}
+		if sum == nil {
+			sum, square = make([]float64, len(r)), make([]float64, len(r))
+		}
+		for j, e := range r {
+			sum[j] += e
+			square[j] += e * e
+		}
+	}
+	weights := make([]float64, len(sum))
+	for j := range weights {
+		variance := max(0, square[j]-sum[j]*sum[j]/noiseRuns) / (noiseRuns - 1)
+		weights[j] = 1 / math.Sqrt(1+variance)
+	}
+	o.weights = weights
+	return nil
 }
 
 // broyden corrects the slopes by what a step from residuals before to after
@@ -390,7 +518,11 @@ func (o *FitOptions) residuals(ctx context.Context, x []float64) ([]float64, err
 	var out []float64
 	for i, observation := range o.Observations {
 		for _, q := range observation.Quantities {
-			out = append(out, logError(q.Of(&results[i]), q.Want)/q.Tolerance)
+			e := logError(q.Of(&results[i]), q.Want) / q.Tolerance
+			if o.weights != nil {
+				e *= o.weights[len(out)]
+			}
+			out = append(out, e)
 		}
 	}
 	return out, nil

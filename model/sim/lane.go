@@ -68,7 +68,7 @@ type lane struct {
 	ready fifo[delivered]
 
 	// NIC moderation.
-	armed                bool
+	rxArmed, txArmed     bool
 	armedAt              int64
 	irqAt                int64 // last interrupt, bounds what the host can know of waits
 	rxTime               int64
@@ -79,7 +79,6 @@ type lane struct {
 	txPackets            int
 	tx                   fifo[int64] // instants at which sent packets complete
 	txEventAt            int64       // last interrupt for transmit completions
-	stallUntil           int64
 	rxDIM, txDIM         dim
 	rxApplyAt, txApplyAt int64
 	rxCount, rxBytes     uint64
@@ -95,8 +94,10 @@ type lane struct {
 	batch     int // events of the current call not yet served
 	calledAt  int64
 	busyUntil int64
-	idleFrom  int64 // when the thread went to sleep, or its core back to idle
-	sinceIdle int   // requests served since the core was idle
+	// What a busy poll takes now, and the time in empty ones since pollFrom.
+	busyCost, pollTime, pollFrom int64
+	idleFrom                     int64 // when the thread went to sleep, or its core back to idle
+	sinceIdle                    int   // requests served since the core was idle
 	// displaced is whether the thread runs on another core than its NAPI's
 	// softirq, which then has a clock of its own.
 	displaced bool
@@ -107,6 +108,7 @@ type lane struct {
 	// apart they are.
 	foreignAt, foreignFor     int64
 	foreignWork               int
+	others                    float64 // load of the mean queue relative to this one's
 	foreignCount              int64
 	foreignLast, foreignEvery int64
 	stolen                    int64
@@ -126,7 +128,7 @@ func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random)
 		timer: never, foreignAt: never, rxApplyAt: never, txApplyAt: never,
 		rxTime: int64(p.NIC.RxTime), rxPackets: p.NIC.RxPackets,
 		txTime: int64(p.NIC.TxTime), txPackets: p.NIC.TxPackets,
-		armed: true, closed: arrive.closed,
+		rxArmed: true, txArmed: true, closed: arrive.closed,
 	}
 	l.rxDIM.profile, l.txDIM.profile = dimStartProfile, dimStartProfile
 	if p.NIC.AdaptiveRx {
@@ -135,6 +137,9 @@ func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random)
 	if p.NIC.AdaptiveTx {
 		l.txTime, l.txPackets = txEQEProfiles[dimStartProfile].time, txEQEProfiles[dimStartProfile].packets
 	}
+	l.busyCost = l.ns.busyPoll
+	mean := float64(p.Host.Connections) / float64(p.Host.Queues)
+	l.others = mean / float64(connections)
 	l.set(c.NAPI)
 	l.open = never
 	if l.closed {

@@ -9,8 +9,8 @@ import (
 
 // Scheduling says how often the scheduler runs a thread away from the core of
 // its NAPI: with probability Probability x utilisation ^ Exponent, decided
-// anew each Epoch, and each tenth of it when the thread wakes. Far x utilisation ^ FarExponent is the share of
-// displacements to a core that shares no cache with the NAPI's: the scheduler
+// anew each Epoch, and each tenth of it when the thread wakes. Far x
+// utilisation ^ FarExponent is the share of displacements to a core that shares no cache with the NAPI's: the scheduler
 // goes there when no nearer core is idle.
 type Scheduling struct {
 	Far         float64       `json:"displaced_far_share"`
@@ -38,17 +38,16 @@ type NIC struct {
 	// from its profiles.
 	AdaptiveRx bool `json:"adaptive_rx"`
 	AdaptiveTx bool `json:"adaptive_tx"`
-	// ApplyDelay is from DIM's decision to the profile's effect, and ApplyStall
-	// how long the device holds the queue's interrupts back then.
+	// ApplyDelay is from DIM's decision to the profile's effect.
 	ApplyDelay time.Duration `json:"apply_delay_ns"`
-	ApplyStall time.Duration `json:"apply_stall_ns"`
 	// TxDelay is from a send to its completion in the transmit ring.
 	TxDelay time.Duration `json:"tx_delay_ns"`
-	// RateNoise is the relative standard deviation of the receive rates that
-	// DIM measures, beyond that of the simulated arrivals, and TxRateNoise that
-	// of the transmit rates. Above about 0.3 comparisons are decided by chance,
-	// and the profile walks at random, which is what the published runs look
-	// like on the receive side.
+	// RateNoise is how much burstier than the simulated arrivals those are whose
+	// rates DIM compares: the relative standard deviation of n packets is
+	// RateNoise / sqrt(n) on top, and TxRateNoise / sqrt(n) of those sent. It is
+	// the open-loop client's; a closed loop paces itself.
+	// Where it is above DIM's 10%, the profile walks at random, which is what
+	// the published runs look like on the receive side.
 	RateNoise   float64 `json:"rate_noise"`
 	TxRateNoise float64 `json:"tx_rate_noise"`
 	// RequestBytes and ACKBytes are what a received packet counts in DIM's
@@ -60,9 +59,11 @@ type NIC struct {
 // Client is the load generator and the network: what is added to the host's
 // own delay before the client sees a response.
 type Client struct {
-	// RoundTrip is constant, Jitter the mean of an exponential addition.
-	RoundTrip time.Duration `json:"round_trip_ns"`
-	Jitter    time.Duration `json:"jitter_ns"`
+	// RoundTrip is constant, Jitter the mean of an exponential addition, and
+	// JitterLoad what that grows by per million requests/s.
+	RoundTrip  time.Duration `json:"round_trip_ns"`
+	Jitter     time.Duration `json:"jitter_ns"`
+	JitterLoad time.Duration `json:"jitter_per_million_ns"`
 	// Bump is added to a share of the responses (the client coalesces
 	// interrupts too): BumpShare + BumpShareLoad x (million requests/s).
 	Bump          time.Duration `json:"bump_ns"`

@@ -14,36 +14,39 @@ func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64)
 	case causeTimer:
 		l.timer = never
 		l.count.timerFires++
-	case causeRx:
+	case causeRx, causeTx:
 		t += l.ns.interruptNIC
-		l.count.irqs++
-		l.rxEvents++
-		l.irqAt = at
-	case causeTx:
-		t += l.ns.interruptNIC
-		l.count.irqs++
-		l.txEvents++
-		l.irqAt, l.txEventAt = at, at
+		l.raised(cause, at)
 	default: // causeNone interrupts nothing
 	}
-	work, until = l.softirq(t)
+	work, until = l.softirq(t, cause == causeRx || cause == causeTx)
 	l.count.softirq += until - at
 	l.busyTotal += until - at
 	return work, until
 }
 
 // softirq polls the NAPI in the NET_RX softirq, from the instant t, until it
-// completes. It returns the packets that were received and when it ended.
-func (l *lane) softirq(t int64) (total int, until int64) {
+// completes. What the first poll finds could not be known before the interrupt
+// that called for it, if one did. It returns the packets that were received and
+// when it ended.
+func (l *lane) softirq(t int64, interrupted bool) (total int, until int64) {
 	const weight = 64
-	armed := l.armed
-	l.armed = false
 	run, began := 0, t
 	for {
+		other, cause := l.event()
 		var work int
-		work, t = l.poll(t, weight, armed, true)
-		armed = false
+		work, t = l.poll(t, weight, interrupted, true)
+		interrupted = false
 		total += work
+		if other <= t {
+			// The other completion queue calls for the NAPI, which runs: it is
+			// noted (NAPIF_STATE_MISSED), and polled once more.
+			l.raised(cause, other)
+			t += l.ns.interruptNIC
+			if work < weight {
+				continue
+			}
+		}
 		if work < weight {
 			return total, l.complete(t, work)
 		}
@@ -64,14 +67,14 @@ const deliveryBatch = 8
 // poll runs the driver's poll function from the instant t: transmit
 // completions, then up to budget packets. It returns the packets received and
 // when it ended.
-func (l *lane) poll(t int64, budget int, armed, softirq bool) (work int, until int64) {
+func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, until int64) {
 	k := &l.ns
 	c := &l.count.busyPolls
 	if softirq {
 		t += k.poll
 		c = &l.count.softirqPolls
 	} else {
-		t += k.busyPoll
+		t += l.pollCost(t)
 	}
 	for l.tx.len() > 0 && *l.tx.at(l.tx.head) <= t {
 		l.tx.pop()
@@ -100,7 +103,7 @@ func (l *lane) poll(t int64, budget int, armed, softirq bool) (work int, until i
 			t += k.data
 			l.rxBytes += uint64(l.host.NIC.RequestBytes)
 			visible := p.at
-			if armed {
+			if interrupted {
 				visible = max(visible, l.irqAt)
 			}
 			l.ready.push(delivered{sent: p.at, visible: visible, conn: p.conn, sequence: l.rxCount, softirq: softirq})
@@ -117,6 +120,18 @@ func (l *lane) poll(t int64, budget int, armed, softirq bool) (work int, until i
 	c.add(work, budget)
 	l.count.work[min(work, model.WorkBuckets-1)]++
 	return work, t
+}
+
+// pollCost returns what a busy poll takes at the instant t, with as many cores
+// busy polling as this one was in the millisecond before.
+func (l *lane) pollCost(t int64) int64 {
+	const period = int64(time.Millisecond)
+	if span := t - l.pollFrom; span >= period {
+		share := min(1, float64(l.pollTime)/float64(span))
+		l.busyCost = int64(float64(l.ns.busyPoll) / (1 - l.cost.BusyPollContention*share))
+		l.pollFrom, l.pollTime = t, 0
+	}
+	return l.busyCost
 }
 
 // deliver makes the requests from a position on ready at t.
@@ -158,7 +173,7 @@ func (l *lane) complete(t int64, work int) int64 {
 		}
 	}
 	l.count.arms++
-	l.armed = true
+	l.rxArmed, l.txArmed = true, true
 	l.armedAt = t
 	l.moderate(t)
 	return t

@@ -59,7 +59,7 @@ const (
 // interruptBefore returns the first interrupt at or before limit. Nothing is
 // consumed but arrivals up to that instant.
 func (l *lane) interruptBefore(limit int64) (int64, interruptCause) {
-	if !l.armed {
+	if !l.rxArmed && !l.txArmed {
 		if l.timer <= limit {
 			return l.timer, causeTimer
 		}
@@ -67,29 +67,7 @@ func (l *lane) interruptBefore(limit int64) (int64, interruptCause) {
 	}
 	bound := min(limit, l.timer)
 	for {
-		at, cause := int64(never), causeNone
-		if n := l.ring.len(); n > 0 {
-			from := l.rxFirst
-			if l.host.NIC.RestartTimer {
-				from = l.rxLast
-			}
-			at, cause = from+l.rxTime, causeRx
-			if n >= l.rxPackets {
-				at = min(at, l.rxLast)
-			}
-		}
-		if n := l.tx.len(); n > 0 {
-			t := max(*l.tx.at(l.tx.head), l.txEventAt+l.txTime)
-			if n >= l.txPackets {
-				t = min(t, *l.tx.at(l.tx.head + uint64(l.txPackets-1)))
-			}
-			if t < at {
-				at, cause = t, causeTx
-			}
-		}
-		if cause != causeNone {
-			at = max(at, l.armedAt, l.stallUntil)
-		}
+		at, cause := l.event()
 		if l.next >= at || l.next > bound {
 			switch {
 			case at <= bound:
@@ -103,18 +81,65 @@ func (l *lane) interruptBefore(limit int64) (int64, interruptCause) {
 	}
 }
 
+// event returns when the device will next interrupt for what has arrived and
+// was sent, and for which of its two completion queues. Each is armed on its
+// own, and its event disarms it.
+func (l *lane) event() (at int64, cause interruptCause) {
+	at = never
+	if n := l.ring.len(); n > 0 && l.rxArmed {
+		from := l.rxFirst
+		if l.host.NIC.RestartTimer {
+			from = l.rxLast
+		}
+		at, cause = from+l.rxTime, causeRx
+		if n >= l.rxPackets {
+			at = min(at, l.rxLast)
+		}
+	}
+	if n := l.tx.len(); n > 0 && l.txArmed {
+		t := max(*l.tx.at(l.tx.head), l.txEventAt+l.txTime)
+		if n >= l.txPackets {
+			t = min(t, *l.tx.at(l.tx.head + uint64(l.txPackets-1)))
+		}
+		if t < at {
+			at, cause = t, causeTx
+		}
+	}
+	if cause != causeNone {
+		at = max(at, l.armedAt)
+	}
+	return at, cause
+}
+
+// raised counts an event of the device at the instant at.
+func (l *lane) raised(cause interruptCause, at int64) {
+	l.count.irqs++
+	l.irqAt = at
+	if cause == causeRx {
+		l.rxEvents++
+		l.rxArmed = false
+		return
+	}
+	l.txEvents++
+	l.txEventAt = at
+	l.txArmed = false
+}
+
 // moderate gives DIM the counters, as drivers do before arming the interrupt.
 func (l *lane) moderate(now int64) {
 	nic := &l.host.NIC
+	rxNoise, txNoise := nic.RateNoise, nic.TxRateNoise
+	if l.closed {
+		rxNoise, txNoise = 0, 0
+	}
 	if nic.AdaptiveRx {
 		if l.rxApplyAt <= now {
 			p := rxCQEProfiles[l.rxDIM.profile]
 			l.rxTime, l.rxPackets = p.time, p.packets
-			l.stallUntil = now + int64(nic.ApplyStall)
 			l.rxApplyAt = never
 			l.rxDIM.applied()
 		}
-		if l.rxDIM.update(dimSample{at: now, packets: l.rxCount, bytes: l.rxBytes, events: l.rxEvents}, nic.RateNoise, &l.random) {
+		if l.rxDIM.update(dimSample{at: now, packets: l.rxCount, bytes: l.rxBytes, events: l.rxEvents}, rxNoise, &l.random) {
 			l.rxApplyAt = now + int64(nic.ApplyDelay)
 		}
 	}
@@ -125,7 +150,7 @@ func (l *lane) moderate(now int64) {
 			l.txApplyAt = never
 			l.txDIM.applied()
 		}
-		if l.txDIM.update(dimSample{at: now, packets: l.txCount, bytes: l.txCount * 200, events: l.txEvents}, nic.TxRateNoise, &l.random) {
+		if l.txDIM.update(dimSample{at: now, packets: l.txCount, bytes: l.txCount * 200, events: l.txEvents}, txNoise, &l.random) {
 			l.txApplyAt = now + int64(nic.ApplyDelay)
 		}
 	}

@@ -59,7 +59,14 @@ func (l *lane) sleep() {
 		return
 	}
 	l.state = threadAsleep
-	l.idleFrom = l.now
+	l.idle(l.now)
+}
+
+// idle makes the thread's core idle from the instant at on.
+func (l *lane) idle(at int64) {
+	l.count.idleExit += l.ns.idleEntry
+	l.busyTotal += l.ns.idleEntry
+	l.idleFrom = at + l.ns.idleEntry
 }
 
 // sleepUntil idles until the next interrupt, and wakes the thread when that
@@ -103,7 +110,9 @@ func (l *lane) sleepUntil(limit int64) {
 		l.disturb(start, until, work)
 	} else {
 		l.now = until
-		l.idleFrom = until
+		if l.ready.len() == 0 {
+			l.idle(until)
+		}
 	}
 	if l.ready.len() > 0 {
 		l.wake(l.ready.at(l.ready.head).polled)
@@ -160,17 +169,22 @@ func (l *lane) busyPoll(limit int64) {
 		l.count.timerFires++
 		l.spendThread(l.ns.interrupt)
 	}
-	armed := l.armed
-	l.armed = false
-	work, until := l.poll(l.now, l.wait.Budget, armed, false)
+	event, cause := l.event()
+	work, until := l.poll(l.now, l.wait.Budget, l.rxArmed || l.txArmed, false)
+	if event <= until {
+		// An interrupt that was still armed finds the NAPI taken.
+		l.raised(cause, event)
+		until += l.ns.interrupt + l.ns.interruptNIC
+	}
 	if l.ready.len() == 0 && work == 0 && until < l.busyUntil && until < l.next {
-		cost := max(l.ns.busyPoll, 1)
+		cost := max(l.busyCost, 1)
 		gap := min(l.next, l.busyUntil, max(limit, until), l.timer) - until
 		if n := (gap + cost - 1) / cost; n > 0 {
 			until += n * cost
 			l.count.busyPolls.Polls += uint64(n)
 			l.count.busyPolls.Empty += uint64(n)
 			l.count.work[0] += uint64(n)
+			l.pollTime += n * cost
 		}
 	}
 	l.spendThread(until - l.now)
@@ -216,6 +230,9 @@ func (l *lane) stopBusyPoll() {
 			l.armTimer(l.now + l.flush)
 			l.spendThread(l.ns.timerArm)
 			skipSchedule = true
+			// The hrtimer is pinned to the core that it is armed on, and with
+			// it the softirq.
+			l.displaced = false
 		}
 	}
 	work, until := l.poll(l.now, l.wait.Budget, false, false)
@@ -230,7 +247,7 @@ func (l *lane) stopBusyPoll() {
 
 // softirqFromThread runs the NET_RX softirq as local_bh_enable() does.
 func (l *lane) softirqFromThread() {
-	_, until := l.softirq(l.now + l.ns.raise)
+	_, until := l.softirq(l.now+l.ns.raise, false)
 	l.count.softirq += until - l.now
 	l.busyTotal += until - l.now
 	l.now = until
@@ -278,8 +295,8 @@ func (l *lane) respond(d delivered, read int64) {
 	l.tx.push(l.now + int64(l.host.NIC.TxDelay) + l.txLag)
 
 	trip := int64(client.RoundTrip)
-	if client.Jitter > 0 {
-		trip += int64(float64(client.Jitter) * l.random.exponential())
+	if jitter := float64(client.Jitter) + float64(client.JitterLoad)*l.loadMps; jitter > 0 {
+		trip += int64(jitter * l.random.exponential())
 	}
 	share := l.bumpShare()
 	for share > 0 && l.random.float() <= share {
@@ -339,6 +356,9 @@ func (l *lane) runThread(d int64) {
 		at = max(at, l.now)
 		l.spendThread(at - l.now)
 		work, until := l.interrupt(cause, at)
+		until += l.ns.softirqCold
+		l.count.softirq += l.ns.softirqCold
+		l.busyTotal += l.ns.softirqCold
 		l.now, l.softNow = until, until
 		end += until - at + l.ns.interference + l.ns.interferencePacket*int64(work)
 	}

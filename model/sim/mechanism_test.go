@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"autotune/model"
+)
+
+func runCase(t *testing.T, p *Preset, c Case, load Load) Result {
+	t.Helper()
+	r, err := Run(context.Background(), Options{
+		Preset: p, Case: c, Load: load, Seed: 4, Duration: 200 * time.Millisecond, Warmup: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Cores that do nothing but poll slow each other down by 1/(1 - contention).
+func TestBusyPollsContend(t *testing.T) {
+	polls := func(contention float64) float64 {
+		p := mustPreset(t, DefaultPreset)
+		p.Cost.BusyPollContention = contention
+		return runCase(t, p, mustCase(t, "fullbusy"), Constant(800)).Polls
+	}
+	alone, together := polls(0), polls(0.6)
+	if ratio := together / alone; !within(ratio, 0.4, 0.03) {
+		t.Errorf("%.0f polls/s without contention, %.0f with 0.6: ratio %.3f, want 0.4", alone, together, ratio)
+	}
+}
+
+// What a core spends on becoming idle costs cycles, but neither utilisation nor
+// latency.
+func TestIdleEntryCostsCyclesOnly(t *testing.T) {
+	c := mustCase(t, "defer200")
+	run := func(entry time.Duration) Result {
+		p := mustPreset(t, DefaultPreset)
+		p.Cost.IdleEntry, p.Scheduling.Probability = entry, 0
+		return runCase(t, p, c, Constant(80e3))
+	}
+	without, with := run(0), run(2*time.Microsecond)
+	if !within(with.CPUPercent, without.CPUPercent, 0.01) || !within(with.P99Us, without.P99Us, 0.01) {
+		t.Errorf("CPU %.2f%% and p99 %.1f us without, %.2f%% and %.1f us with", without.CPUPercent, without.P99Us, with.CPUPercent, with.P99Us)
+	}
+	if with.CyclesPerQuery < 1.05*without.CyclesPerQuery {
+		t.Errorf("%.0f cycles per request without, %.0f with", without.CyclesPerQuery, with.CyclesPerQuery)
+	}
+}
+
+// A softirq that meets a running thread takes longer than one that meets an
+// idle core.
+func TestColdSoftirqsTakeLonger(t *testing.T) {
+	softirq := func(cold time.Duration, load Constant) float64 {
+		p := mustPreset(t, DefaultPreset)
+		p.Cost.SoftirqCold, p.Scheduling.Probability = cold, 0
+		return runCase(t, p, mustCase(t, "defer10"), load).SoftirqPercent
+	}
+	if idle := softirq(time.Microsecond, 8e3) / softirq(0, 8e3); idle > 1.05 {
+		t.Errorf("%.2f times the softirq time on idle cores", idle)
+	}
+	if busy := softirq(time.Microsecond, 500e3) / softirq(0, 500e3); busy < 1.05 {
+		t.Errorf("%.2f times the softirq time on busy cores, want at least 1.05", busy)
+	}
+}
+
+// Each completion queue interrupts on its own: an event of one leaves the
+// other armed, and completing the NAPI arms both.
+func TestCompletionQueuesAreArmedApart(t *testing.T) {
+	p := mustPreset(t, DefaultPreset)
+	p.NIC.AdaptiveRx, p.NIC.AdaptiveTx = false, false
+	p.NIC.RxTime, p.NIC.RxPackets, p.NIC.TxTime, p.NIC.TxPackets = 1000, 1, 1000, 1
+	l := newLane(p, mustCase(t, "base"), 1, newArrivals(Constant(0), QueueShare{Fraction: 1}, 0), newRandom(1))
+	l.tx.push(0)
+	at, cause := l.event()
+	if at != 0 || cause != causeTx {
+		t.Fatalf("event %v at %d, want the transmit queue's at 0", cause, at)
+	}
+	l.raised(cause, at)
+	if l.txArmed || !l.rxArmed {
+		t.Fatalf("armed: receive %v, transmit %v after an event of the transmit queue", l.rxArmed, l.txArmed)
+	}
+	if _, cause := l.event(); cause != causeNone {
+		t.Errorf("a disarmed queue raised another event")
+	}
+	l.complete(100, 0)
+	if !l.txArmed || !l.rxArmed {
+		t.Errorf("armed: receive %v, transmit %v after completion", l.rxArmed, l.txArmed)
+	}
+}
+
+// The hrtimer runs where it was armed: a thread that busy polled has the
+// softirq on its own core afterwards, whichever core that is.
+func TestTimerFollowsTheThread(t *testing.T) {
+	p := mustPreset(t, DefaultPreset)
+	l := newLane(p, mustCase(t, "suspend20"), 1, newArrivals(Constant(0), QueueShare{Fraction: 1}, 0), newRandom(1))
+	l.displace(true)
+	l.stopBusyPoll()
+	if l.displaced || l.timer == never {
+		t.Errorf("displaced %v, timer at %d after a busy poll that armed it", l.displaced, l.timer)
+	}
+	own := newLane(p, Case{Wait: Wait{Prefer: true}, NAPI: model.Settings{}}, 1, newArrivals(Constant(0), QueueShare{Fraction: 1}, 0), newRandom(1))
+	own.displace(true)
+	own.stopBusyPoll()
+	if !own.displaced {
+		t.Error("a NAPI that is left to interrupts followed the thread")
+	}
+}
+
+func TestOneQueueCanCarryHalfOfTheLoad(t *testing.T) {
+	got := shareConnections(Host{Queues: 4, Connections: 1000, HeaviestShare: 0.5})
+	sum := 0
+	for _, n := range got {
+		sum += n
+	}
+	if len(got) != 4 || sum != 1000 || got[3] != 500 {
+		t.Errorf("shares %v, want 4 of 1000 in all, the last of 500", got)
+	}
+}
