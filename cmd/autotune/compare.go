@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,18 +28,18 @@ type compareCmd struct {
 
 type compareGridCmd struct {
 	Policies  []string      `help:"Policies as for run; separated by commas, or the flag again. A piece key=value continues the spec before it." sep:"none" placeholder:"SPEC,..."`
-	Scenarios []string      `help:"Scenarios: names of shipped ones, or TOML files." default:"constant,step,diurnal,mmpp,flash,mixed" placeholder:"NAME|FILE.toml,..."`
+	Scenarios []string      `help:"Scenarios: names of shipped ones, or TOML files; by default constant,step,diurnal,mmpp,flash,mixed, and none beside --traces." placeholder:"NAME|FILE.toml,..."`
 	SLO       time.Duration `help:"Target for the delay; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
 	Quantile  float64       `help:"Which quantile of the delay is to meet the target." name:"slo-quantile" default:"0.99" placeholder:"Q"`
 	Interval  time.Duration `help:"Length of a window." default:"250ms"`
-	Windows   int           `help:"Windows of each scenario without a duration of its own." default:"240"`
+	Windows   int           `help:"Windows of each scenario without a duration of its own, and most of a recording; 0 is all of the longest recording." default:"240"`
 	Skip      int           `help:"Windows at the start that are not judged." default:"0"`
 	Seeds     int           `help:"Repetitions; from 5 on there are winners." default:"5"`
 	Seed      uint64        `help:"The first seed." default:"1"`
-	Preset    string        `help:"Simulated machine: a shipped preset, or a file." default:"epyc7662-cx5" placeholder:"NAME|FILE.json"`
-	Regime    string        `help:"Whether the application prefers busy polling, so that interrupts can be suspended: suspend or deferral." default:"suspend"`
-	Latency   string        `help:"Whose delay is seen and judged: client (as the published runs report it) or server." default:"client"`
-	Queues    int           `help:"Queues that are simulated, with their share of the host's load; 0 is all of the preset's." default:"1"`
+	Preset    string        `help:"Simulated machine: a shipped preset, or a file; by default epyc7662-cx5." placeholder:"NAME|FILE.json"`
+	Regime    string        `help:"Whether the application prefers busy polling, so that interrupts can be suspended: suspend or deferral; by default suspend, and with --traces what the recorded applications do." placeholder:"NAME"`
+	Latency   string        `help:"Whose delay is seen and judged: client (as the published runs report it) or server; by default client, and with --traces server, as recorded." placeholder:"NAME"`
+	Queues    *int          `help:"Queues that are simulated, with their share of the host's load, or of recordings the busiest; 0 is all. By default 1, and with --traces all." placeholder:"N"`
 	Guard     string        `help:"Whether policies run behind the guards: on or off." default:"on"`
 	Plant     []string      `help:"How the machine differs from the preset, or how well it is seen: costs=2, app-costs=2, rtt=20us, noise=4, skew=0.5, sample-every=16." placeholder:"KEY=VALUE"`
 	LoadScale float64       `help:"Multiplies the scenarios' loads." default:"1"`
@@ -49,24 +50,59 @@ type compareGridCmd struct {
 	Journal   bool          `help:"Keep every decision, a file per cell, in journals/ of the directory."`
 	Jobs      int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
 	JSON      bool          `help:"One object per line." name:"json"`
+
+	compareTraceFlags `group:"Recorded load"`
 }
 
-// plan returns what the flags ask for.
-func (c *compareGridCmd) plan() (compare.Plan, error) {
+// compareTraceFlags say how recorded load drives a comparison.
+type compareTraceFlags struct {
+	Traces          []string `help:"Recordings, whose load becomes a scenario each; the parts of one, in their order, are one. A quoted pattern stands for the files that match." placeholder:"FILE,..."`
+	Fit             bool     `help:"Fit the simulated machine to the recordings; --preset is then what the fit starts from."`
+	ForceConditions bool     `help:"Compare although idle states, governors or interrupt moderation of the recordings differ." name:"force-conditions"`
+}
+
+// defaultScenarios are compared where nothing else is named.
+const defaultScenarios = "constant,step,diurnal,mmpp,flash,mixed"
+
+// defaults returns what the flags say, with defaults for all that recordings do
+// not tell.
+func (c *compareGridCmd) defaults() (compare.Plan, error) {
 	p := compare.Plan{
 		Program: programIdentity(), Scenarios: c.Scenarios, Seeds: c.Seeds, FirstSeed: c.Seed, SLO: c.SLO, Quantile: c.Quantile,
-		Interval: c.Interval, Windows: c.Windows, Skip: c.Skip, Preset: c.Preset,
-		Regime: compare.Regime(c.Regime), Latency: compare.Latency(c.Latency), Queues: c.Queues,
-		LoadScale: c.LoadScale, MaxFlush: c.MaxFlush, Policies: []string{},
+		Interval: c.Interval, Windows: c.Windows, Skip: c.Skip, Preset: cmp.Or(c.Preset, sim.DefaultPreset),
+		Regime: compare.Regime(c.Regime), Latency: compare.Latency(c.Latency),
+		LoadScale: c.LoadScale, MaxFlush: c.MaxFlush, Policies: []string{}, Traces: []compare.Trace{},
+	}
+	recorded := len(c.Traces) > 0
+	switch {
+	case !recorded && (c.Fit || c.ForceConditions):
+		return p, errors.New("--fit and --force-conditions belong to --traces")
+	case recorded && c.Interval <= 0:
+		return p, fmt.Errorf("--interval %v: windows of 10ms to 1m", c.Interval)
+	}
+	if len(p.Scenarios) == 0 {
+		p.Scenarios = []string{}
+		if !recorded {
+			p.Scenarios = strings.Split(defaultScenarios, ",")
+		}
+	}
+	if p.Latency == "" {
+		p.Latency = compare.LatencyClient
+		if recorded {
+			p.Latency = compare.LatencyServer
+		}
+	}
+	if p.Regime == "" && !recorded {
+		p.Regime = compare.RegimeSuspend
+	}
+	switch {
+	case c.Queues != nil:
+		p.Queues = *c.Queues
+	case !recorded:
+		p.Queues = 1
 	}
 	for _, list := range c.Policies {
 		p.Policies = append(p.Policies, compare.SplitSpecs(list)...)
-	}
-	if p.SLO == 0 {
-		p.SLO = 250 * time.Microsecond
-		if p.Regime == compare.RegimeDeferral {
-			p.SLO = 300 * time.Microsecond
-		}
 	}
 	switch c.Guard {
 	case "on":
@@ -75,15 +111,49 @@ func (c *compareGridCmd) plan() (compare.Plan, error) {
 	default:
 		return p, fmt.Errorf("--guard %s: it is on or off", c.Guard)
 	}
-	if p.Queues == 0 {
-		preset, err := sim.LoadPreset(c.Preset)
-		if err != nil {
-			return p, err
-		}
+	preset, err := sim.LoadPreset(p.Preset)
+	if err != nil {
+		return p, err
+	}
+	if p.Queues == 0 && !recorded {
 		p.Queues = preset.Host.Queues
 	}
-	var err error
-	if p.Plant, err = compare.ParsePlant(c.Plant); err != nil {
+	p.Plant, err = compare.ParsePlant(c.Plant)
+	return p, err
+}
+
+// plan returns what the flags ask for, recordings read.
+func (c *compareGridCmd) plan(ctx context.Context, std streams, progress func(string)) (compare.Plan, error) {
+	p, err := c.defaults()
+	if err != nil {
+		return p, err
+	}
+	var traces *compareTraces
+	if len(c.Traces) > 0 {
+		if traces, err = c.readTraces(ctx, std); err != nil {
+			return p, err
+		}
+		if err := c.addTraces(traces, &p); err != nil {
+			return p, err
+		}
+	}
+	if p.SLO == 0 {
+		p.SLO = 250 * time.Microsecond
+		if p.Regime == compare.RegimeDeferral {
+			p.SLO = 300 * time.Microsecond
+		}
+	}
+	// A fit takes long: what else is wrong is said before.
+	if err := p.Prepare(); err != nil {
+		return p, err
+	}
+	for _, t := range p.Traces {
+		fmt.Fprintf(std.err, "%s: %s; %s regime\n", t.Name, t.About, p.Regime)
+	}
+	if !c.Fit {
+		return p, nil
+	}
+	if err := c.fit(ctx, traces, &p, progress); err != nil {
 		return p, err
 	}
 	return p, p.Prepare()
@@ -109,8 +179,12 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return usageError(err)
 	}
-	plan, err := c.plan()
-	if err != nil {
+	progress := newTicker(std.err)
+	plan, err := c.plan(ctx, std, progress.say)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return comparisonError(err)
+	case err != nil:
 		return usageError(err)
 	}
 	if err := os.MkdirAll(c.Output, 0o755); err != nil {
@@ -120,7 +194,6 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 	if table == "" {
 		table = filepath.Join(c.Output, compare.TableFile)
 	}
-	progress := newTicker(std.err)
 	options := compare.RunOptions{
 		Shard: shard, Shards: shards, Table: table, Workers: c.Jobs, Progress: progress.say,
 	}

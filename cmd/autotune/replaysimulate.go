@@ -156,7 +156,7 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	if err != nil {
 		return false, err
 	}
-	start, err := c.start(header)
+	start, err := fitStart(c.Preset, header)
 	if err != nil {
 		return false, err
 	}
@@ -272,20 +272,6 @@ func recordedPolicy(h trace.Header) string {
 		return ""
 	}
 	return h.Run.Policy
-}
-
-// start returns the preset to begin with.
-func (c *replayCmd) start(h trace.Header) (*sim.Preset, error) {
-	name := c.Preset
-	if name == "" {
-		name = "generic"
-		for _, d := range h.Conditions.Devices {
-			if d.Driver != nil && *d.Driver == "veth" {
-				name = "veth"
-			}
-		}
-	}
-	return sim.LoadPreset(name)
 }
 
 // originalsOf returns what queues were set to when the recording began.

@@ -9,6 +9,10 @@
 // report follows from the raw rows alone, so that merged shards give the bytes
 // of the whole.
 //
+// A plan's loads are scenarios and recordings ([Trace]). The loads of recordings
+// are handed in and not read here; a manifest has their digests, which is enough
+// to put shards together.
+//
 // One plan gives the same bytes however many cores work on it: each cell is
 // simulated on its own, from random numbers that follow from its scenario and
 // seed, and everything is put together in the plan's order.

@@ -73,6 +73,9 @@ func (r *Report) page() (htmlPage, error) {
 			about[f.Name] = f.About
 		}
 	}
+	for _, t := range r.Plan.Traces {
+		about[t.Name] = t.About
+	}
 	for _, scenario := range r.rows() {
 		s := htmlSection{Name: scenario, About: about[scenario], Seed: r.Plan.FirstSeed}
 		for i := range r.Summaries {

@@ -53,6 +53,8 @@ type Plan struct {
 	Scenarios []string `json:"scenarios"`
 	// Digests identify the contents of Scenarios; [Plan.Prepare] fills them.
 	Digests []string `json:"scenario_digests"`
+	// Traces are recorded loads, compared after Scenarios.
+	Traces []Trace `json:"traces"`
 	// Seeds is the number of repetitions, from FirstSeed on.
 	Seeds     int    `json:"seeds"`
 	FirstSeed uint64 `json:"first_seed"`
@@ -67,10 +69,12 @@ type Plan struct {
 	// judged.
 	Skip int `json:"skip_windows"`
 	// Preset is the machine, a name or path, and PresetDigest its contents.
-	Preset       string  `json:"preset"`
-	PresetDigest string  `json:"preset_digest"`
-	Regime       Regime  `json:"regime"`
-	Latency      Latency `json:"latency"`
+	Preset       string `json:"preset"`
+	PresetDigest string `json:"preset_digest"`
+	// Fitted, where not nil, is the machine, made from Preset.
+	Fitted  *sim.Preset `json:"fitted_preset"`
+	Regime  Regime      `json:"regime"`
+	Latency Latency     `json:"latency"`
 	// Queues is the number of the host's queues that are simulated, with that
 	// share of its load.
 	Queues int `json:"queues"`
@@ -79,7 +83,7 @@ type Plan struct {
 	Guarded bool `json:"guarded"`
 	// Plant is how the simulated machine differs from the preset.
 	Plant Plant `json:"plant"`
-	// LoadScale multiplies the scenarios' loads.
+	// LoadScale multiplies the scenarios' loads, recorded ones included.
 	LoadScale float64 `json:"load_scale"`
 	// MaxFlush is the largest flush timeout of the references.
 	MaxFlush time.Duration `json:"max_flush_ns"`
@@ -111,7 +115,7 @@ func (p *Plan) prepare() (*prepared, error) {
 		return nil, fmt.Errorf("%w: %w", ErrPlan, fmt.Errorf(format, args...))
 	}
 	switch {
-	case len(p.Scenarios) == 0:
+	case len(p.Scenarios)+len(p.Traces) == 0:
 		return bad("no scenario is given; there are %s", strings.Join(scenarios.Names(), ", "))
 	case p.Seeds < 1 || p.Seeds > maxSeeds:
 		return bad("%d seeds are not in 1 to %d", p.Seeds, maxSeeds)
@@ -137,12 +141,14 @@ func (p *Plan) prepare() (*prepared, error) {
 	if err := p.Plant.check(); err != nil {
 		return bad("%w", err)
 	}
-	preset, err := sim.LoadPreset(p.Preset)
+	preset, err := p.machine()
 	if err != nil {
 		return nil, err
 	}
 	out := &prepared{full: preset.Host.Queues}
-	if p.Queues < 1 || p.Queues > preset.Host.Queues {
+	// Each queue of a recorded load has its own: there is no host to have a
+	// share of.
+	if p.Queues < 1 || p.Queues > preset.Host.Queues && len(p.Scenarios) > 0 {
 		return bad("%d queues; preset %s has %d", p.Queues, p.Preset, preset.Host.Queues)
 	}
 	p.PresetDigest = digest(preset)
@@ -161,6 +167,24 @@ func (p *Plan) prepare() (*prepared, error) {
 			return bad("scenario %s lasts %v, less than %d windows of %v", file.Name, file.Duration, p.Skip+1, p.Interval)
 		}
 		p.Digests = append(p.Digests, file.Digest)
+		out.scenarios = append(out.scenarios, file)
+	}
+	for i := range p.Traces {
+		t := &p.Traces[i]
+		file, err := scenarios.Given(t.Name, t.About, t.Duration, t.Digest, t.Load)
+		switch n := len(t.Load.PerSecond); {
+		case err != nil:
+			return bad("%w", err)
+		case names[t.Name] || t.Name == AllScenarios:
+			return bad("scenario %s is given twice, or is what all are called together; give the trace another name", t.Name)
+		case t.Duration < time.Duration(p.Skip+1)*p.Interval:
+			return bad("trace %s lasts %v, less than %d windows of %v", t.Name, t.Duration, p.Skip+1, p.Interval)
+		case n > 0 && n != p.Queues:
+			return bad("trace %s has a load for %d queues, and %d are simulated", t.Name, n, p.Queues)
+		case p.Plant.Skew != 0:
+			return bad("plant skew=%v: the queues of a recording have each its own load", p.Plant.Skew)
+		}
+		names[t.Name] = true
 		out.scenarios = append(out.scenarios, file)
 	}
 	seen := map[string]bool{}
@@ -183,6 +207,24 @@ func (p *Plan) prepare() (*prepared, error) {
 	return out, nil
 }
 
+// machine returns the preset that is simulated, before the plant changes it.
+func (p *Plan) machine() (*sim.Preset, error) {
+	if p.Fitted != nil {
+		return p.Fitted, p.Fitted.Check()
+	}
+	return sim.LoadPreset(p.Preset)
+}
+
+// runnable refuses a plan whose recorded loads are not at hand.
+func (p *Plan) runnable() error {
+	for i := range p.Traces {
+		if len(p.Traces[i].Load.PerSecond) == 0 {
+			return fmt.Errorf("%w: the load of trace %s is not here", ErrPlan, p.Traces[i].Name)
+		}
+	}
+	return nil
+}
+
 // windows returns the number of windows of a scenario.
 func (p *prepared) windows(f *scenarios.File) int {
 	if f.Duration > 0 {
@@ -197,6 +239,9 @@ func (p *prepared) scenario(i int, seed uint64) (sim.Scenario, int, error) {
 	f := &p.scenarios[i]
 	n := p.windows(f)
 	share := float64(p.Queues) / float64(p.full)
+	if i >= len(p.Scenarios) {
+		share = 1
+	}
 	s, err := f.Scenario(time.Duration(n)*p.Interval, seed, p.LoadScale*share)
 	if err != nil {
 		return s, 0, err

@@ -69,6 +69,9 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := plan.runnable(); err != nil {
+		return nil, err
+	}
 	progress := o.Progress
 	if progress == nil {
 		progress = func(string) {}

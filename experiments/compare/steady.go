@@ -149,17 +149,42 @@ func (p *prepared) neededLoads() ([]float64, error) {
 			}
 		}
 	}
-	share := float64(p.Queues) / float64(p.full)
-	var all []float64
-	for _, l := range steadyLoads() {
-		all = append(all, l*p.LoadScale*share)
-	}
+	all := p.tableLoads(low, high)
 	from, found := slices.BinarySearch(all, low)
 	if !found {
 		from = max(0, from-1)
 	}
 	to, _ := slices.BinarySearch(all, high)
 	return all[min(from, len(all)-1):min(to+1, len(all))], nil
+}
+
+const (
+	// recordedStep is the ratio of one load of the table to the next where
+	// loads are recorded, and nothing is known of the machine's capacity.
+	recordedStep = 1.15
+	// recordedRange is the ratio of the highest load to the lowest that is
+	// told apart: what is set below that matters little to the whole.
+	recordedRange = 64
+)
+
+// tableLoads returns the loads that the table may have, ascending, in requests
+// per second of the simulated queues. Those for recorded loads are powers of one
+// number, so that tables of several comparisons have them in common.
+func (p *prepared) tableLoads(low, high float64) []float64 {
+	var all []float64
+	if len(p.Traces) == 0 {
+		share := float64(p.Queues) / float64(p.full)
+		for _, l := range steadyLoads() {
+			all = append(all, l*p.LoadScale*share)
+		}
+		return all
+	}
+	index := func(load float64) float64 { return math.Log(max(load, 1)) / math.Log(recordedStep) }
+	low = max(low, high/recordedRange)
+	for k := math.Floor(index(low)); k <= math.Ceil(index(high)); k++ {
+		all = append(all, math.Round(math.Pow(recordedStep, k)*10)/10)
+	}
+	return all
 }
 
 // writeFile writes a file as a whole, so that another process (a shard that

@@ -97,8 +97,12 @@ func (p *Plan) describe() string {
 	if !p.Guarded {
 		guard = "without guards"
 	}
+	preset := p.Preset
+	if p.Fitted != nil {
+		preset += " fitted to what was recorded"
+	}
 	out := fmt.Sprintf("preset %s, %s regime, p%g of the %s's delay <= %v in windows of %v, %d %s, seeds %d to %d, policies %s",
-		p.Preset, p.Regime, 100*p.Quantile, p.Latency, p.SLO, p.Interval, p.Queues, plural(p.Queues, "queue"),
+		preset, p.Regime, 100*p.Quantile, p.Latency, p.SLO, p.Interval, p.Queues, plural(p.Queues, "queue"),
 		p.FirstSeed, p.FirstSeed+uint64(p.Seeds)-1, guard)
 	if text := p.Plant.String(); text != "" {
 		out += ", plant " + text

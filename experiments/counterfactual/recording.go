@@ -323,15 +323,10 @@ func (r *Recording) PacketsPerRequest() float64 { return r.packets / r.requests 
 // Check returns an error that wraps [ErrNothingMeasured] where nothing can be
 // predicted from the recording.
 func (r *Recording) Check() error {
-	costed := slices.ContainsFunc(r.windows, func(w window) bool { return w.costed })
-	switch {
-	case len(r.windows) == 0:
-		return fmt.Errorf("%w anything: it has no samples", ErrNothingMeasured)
-	case r.polled == 0:
-		return fmt.Errorf("%w what load there was: no packet was polled", ErrNothingMeasured)
-	case r.requests == 0 || r.packets == 0:
-		return fmt.Errorf("%w how long requests took: no delay was observed; record with the socket tracepoints", ErrNothingMeasured)
-	case !costed:
+	if err := r.CheckLoad(); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(r.windows, func(w window) bool { return w.costed }) {
 		return fmt.Errorf("%w what requests cost: no CPU time was observed", ErrNothingMeasured)
 	}
 	return nil

@@ -22,4 +22,6 @@
 //
 // Times are durations with their unit ("10s"), or a share of the scenario's
 // length ("20%"). A key that does not exist is an error with file and line.
+//
+// A load that no file describes becomes a scenario with [Given].
 package scenarios

@@ -112,7 +112,7 @@ func parse(path string, data []byte, read func(string) ([]byte, error)) (File, e
 	if f.Name == "" {
 		return fail("name is missing")
 	}
-	if strings.ContainsFunc(f.Name, func(r rune) bool { return r <= ' ' || r == '/' || r == ',' || r == '"' }) {
+	if strings.ContainsFunc(f.Name, notInName) {
 		return fail("name %q: it must have no space, comma, quote or slash", f.Name)
 	}
 	if d.Duration != "" {
@@ -161,6 +161,10 @@ func parse(path string, data []byte, read func(string) ([]byte, error)) (File, e
 	f.Digest = hex.EncodeToString(sum.Sum(nil))
 	return f, nil
 }
+
+// notInName tells what a scenario's name must not have: it goes into lists and
+// names of files.
+func notInName(r rune) bool { return r <= ' ' || r == '/' || r == ',' || r == '"' }
 
 // located puts file and line before an error of the TOML decoder.
 func located(path string, err error) error {
