@@ -9,7 +9,9 @@
 // programs count for one NAPI instance. The collection of [LoadReceive] watches
 // the receive path by BTF-typed tracepoints; that of [LoadReceiveRaw] is the
 // same source for raw tracepoints, with the same maps, for hosts that refuse
-// the former. [LoadContexts] lists epoll contexts, and [LoadSelftest] is for
+// the former. [LoadReceiveEvents] and [LoadReceiveEventsRaw] are the same two
+// once more with a ring of single events (events.h), for the runs that ask for
+// them: in the others nothing of it is there to be paid. [LoadContexts] lists epoll contexts, and [LoadSelftest] is for
 // tests.
 //
 // Whoever loads a collection sets the sizes of its maps, owns what it loads and

@@ -42,6 +42,7 @@ static __always_inline int epoll_returned(struct syscall_exit *ctx)
 	if (bucket >= WORK_BUCKETS)
 		bucket = WORK_BUCKETS - 1;
 	__sync_fetch_and_add(&app->events[bucket], 1);
+	emit_wait(tgid, ctx->ret);
 	return 0;
 }
 

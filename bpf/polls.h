@@ -110,7 +110,7 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 	struct napi_counts *seen;
 	struct cpu_state *cpu;
 	__u64 now, flush, bucket;
-	__u32 id, packets, defer, left, index, masked;
+	__u32 id, packets, defer, left, index, masked, who;
 	enum starter starter;
 	enum loop loop;
 	bool measured;
@@ -145,6 +145,7 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 	index = loop;
 	if (starter == STARTER_TIMER)
 		index += LOOP_TIMER;
+	who = index;
 
 	packets = work > 0 ? work : 0;
 	bucket = index * WORK_BUCKETS;
@@ -209,6 +210,7 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 
 	if (bpf_core_field_exists(napi->timer.function) && unlikely(!watchdog))
 		watchdog = (__u64)READ(napi, timer.function);
+	emit_poll(state, seen, packets, who, now);
 	return 0;
 }
 

@@ -5,9 +5,10 @@
  * What the receive path does to the NAPI instances of one run, and how long
  * requests wait on their way through it.
  *
- * The file is compiled twice: for BTF-typed tracepoints, whose arguments are
- * read directly, and (RAW_TRACEPOINTS) for raw tracepoints, whose arguments are
- * read by bpf_probe_read_kernel, where a host refuses the former.
+ * The file is compiled for BTF-typed tracepoints, whose arguments are read
+ * directly, and (RAW_TRACEPOINTS) for raw tracepoints, whose arguments are read
+ * by bpf_probe_read_kernel, where a host refuses the former; and each of them
+ * once more (EVENTS) with programs that can tell of single events.
  */
 
 #include "types.h"
@@ -30,6 +31,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 #include "state.h"
+#include "events.h"
 #include "waits.h"
 #include "interrupts.h"
 #include "polls.h"

@@ -159,12 +159,15 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	}
 	now = bpf_ktime_get_ns();
 	/* The request before this one was never answered. */
-	if (socket->read_at)
+	if (socket->read_at) {
 		record(&waits->delay, socket->read_delay, 1);
+		emit_request(socket, now, false);
+	}
 	wait = now - socket->ready_at;
 	record(&waits->socket_wait, wait, 1);
 	socket->read_delay = socket->ready_ring + wait;
 	socket->read_at = now;
+	note_request(socket);
 	socket->ready_at = 0;
 	return 0;
 }
@@ -174,7 +177,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
 	struct socket_state *socket;
 	struct napi_delays *waits;
-	__u64 service;
+	__u64 now, service;
 
 	if (ret <= 0)
 		return 0;
@@ -186,9 +189,11 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 		count_lost();
 		return 0;
 	}
-	service = bpf_ktime_get_ns() - socket->read_at;
+	now = bpf_ktime_get_ns();
+	service = now - socket->read_at;
 	record(&waits->service, service, 1);
 	record(&waits->delay, socket->read_delay + service, 1);
+	emit_request(socket, now, true);
 	socket->read_at = 0;
 	return 0;
 }

@@ -76,7 +76,13 @@ struct napi_counts {
 	__u64 resumed;
 	__u64 expired;
 	__u64 flushed;
+#ifdef EVENTS
+	/* All polls, modulo 2^32. */
+	__u64 sequence;
+	__u64 unused[8];
+#else
 	__u64 unused[9];
+#endif
 };
 
 /* Modulo 2^32 as well. */
@@ -172,6 +178,10 @@ struct socket_state {
 	__u64 read_delay;
 	__u32 salt;
 	__u32 slot;
+#ifdef EVENTS
+	/* When the request that was read was ready. */
+	__u64 requested_at;
+#endif
 };
 
 struct app_waits {

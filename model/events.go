@@ -16,12 +16,14 @@ type Events struct {
 	// From and To bound the span, since boot (CLOCK_BOOTTIME for live sources).
 	From, To time.Duration
 	// Polls, Waits and Requests ascend by their time; nil where that kind was
-	// not observed.
+	// not observed. A request is of the span that it ended in, so it may have
+	// been ready before.
 	Polls    []PollEvent
 	Waits    []WaitEvent
 	Requests []RequestEvent
 	// Lost counts the events that the probes dropped: arrivals and service
-	// times cannot be rebuilt across a loss.
+	// times cannot be rebuilt across a loss. Of several spans that make up a
+	// window, the last one has it for all.
 	Lost uint64
 }
 

@@ -7,6 +7,8 @@
 // returns what happened in it; [Source.Close] detaches and unloads everything.
 // A program that cannot be loaded is named by [Source.Missing] together with
 // what is lost with it, and what it would have counted is nil in every sample.
+// Where single events are asked for ([EventOptions]), other programs are loaded,
+// which tell of them in a ring, and [Source.Events] has those of the window.
 // Nothing is pinned: a process that dies takes its programs with it.
 //
 // What the programs missed is counted and reported as lost, with one exception:

@@ -54,6 +54,8 @@ type kernel interface {
 	slots() int
 	// observes tells whether a signal is attached.
 	observes(signal string) bool
+	// ring is where single events come from; nil when they were not asked for.
+	ring() eventRing
 	close() error
 }
 
@@ -70,6 +72,9 @@ type programs struct {
 
 	// Where the programs find the NAPIs that are followed, and their threads.
 	napis, threads places
+
+	// events is nil without a ring.
+	events *ringReader
 
 	// Buffers for batch reads.
 	keys, appKeys []uint32
@@ -89,6 +94,9 @@ func loadPrograms(sizes mapSizes, options Options) (*programs, error) {
 	p := newPrograms(collection, sizes)
 	if l.realtime, err = isRealtime(sysfsRoot); err == nil {
 		err = p.describeHost(l, options.Procfs)
+	}
+	if err == nil && sizes.ring > 0 {
+		p.events, err = newRingReader(collection)
 	}
 	if err == nil {
 		err = p.attachAll(l, options.EpollEvents)
@@ -301,8 +309,18 @@ func (p *programs) readLost(r *reading) error {
 	return nil
 }
 
+func (p *programs) ring() eventRing {
+	if p.events == nil {
+		return nil
+	}
+	return p.events
+}
+
 func (p *programs) close() error {
 	err := closeAll(p.attached)
+	if p.events != nil {
+		err = errors.Join(err, p.events.close())
+	}
 	p.collection.Close()
 	return err
 }

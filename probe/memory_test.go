@@ -27,6 +27,8 @@ type memoryKernel struct {
 	threads  map[uint32]bool
 	salts    [][2]uint32
 	closed   bool
+	// singles is nil where no single events are asked for.
+	singles eventRing
 }
 
 func newMemoryKernel(size int) *memoryKernel {
@@ -103,6 +105,7 @@ func (k *memoryKernel) forget(pid uint32) error   { delete(k.apps, pid); return 
 func (k *memoryKernel) slots() int                { return k.size }
 func (k *memoryKernel) observes(name string) bool { return name != k.without }
 func (k *memoryKernel) close() error              { k.closed = true; return nil }
+func (k *memoryKernel) ring() eventRing           { return k.singles }
 
 // poll counts n softirq polls of 2 packets of a followed NAPI.
 func (k *memoryKernel) poll(id uint32, n uint64) {

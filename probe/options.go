@@ -40,6 +40,9 @@ type Options struct {
 	// system call of the host a little, since the kernel has only a common
 	// exit path to trace.
 	EpollEvents bool
+	// Events takes single events; nil takes none, and loads programs that
+	// could not tell of any.
+	Events *EventOptions
 	// Procfs is where proc is mounted. Empty means /proc.
 	Procfs string
 }
@@ -62,6 +65,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.Budget = defaultBudget
 	case !(o.Budget <= 1):
 		return o, fmt.Errorf("open probes: a budget of %v CPUs is more than one", o.Budget)
+	}
+	if o.Events != nil {
+		events, err := o.Events.withDefaults()
+		if err != nil {
+			return o, fmt.Errorf("open probes: %w", err)
+		}
+		o.Events = &events
 	}
 	if o.Procfs == "" {
 		o.Procfs = "/proc"

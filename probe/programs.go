@@ -121,16 +121,25 @@ type loader struct {
 }
 
 // mapSizes are the sizes that depend on the host and the run.
-type mapSizes struct{ napis, cpus int }
+type mapSizes struct {
+	napis, cpus int
+	// ring is that of the ring of single events, in bytes; 0 loads programs
+	// that know of none.
+	ring int
+}
 
 // newLoader creates the maps. The caller closes the returned collection, which
 // owns them.
 func newLoader(sizes mapSizes) (*loader, *ebpf.Collection, error) {
-	direct, err := bpf.LoadReceive()
+	loadDirect, loadRaw := bpf.LoadReceive, bpf.LoadReceiveRaw
+	if sizes.ring > 0 {
+		loadDirect, loadRaw = bpf.LoadReceiveEvents, bpf.LoadReceiveEventsRaw
+	}
+	direct, err := loadDirect()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the embedded programs: %w", err)
 	}
-	raw, err := bpf.LoadReceiveRaw()
+	raw, err := loadRaw()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the embedded raw programs: %w", err)
 	}
@@ -141,6 +150,9 @@ func newLoader(sizes mapSizes) (*loader, *ebpf.Collection, error) {
 		spec.Maps[bpf.ReceiveMapDelays].MaxEntries = uint32(sizes.napis)
 		spec.Maps[bpf.ReceiveMapCounts].MaxEntries = uint32(sizes.napis * sizes.cpus)
 		spec.Maps[bpf.ReceiveMapCpus].MaxEntries = uint32(sizes.cpus)
+		if sizes.ring > 0 {
+			spec.Maps[bpf.ReceiveEventsMapRing].MaxEntries = uint32(sizes.ring)
+		}
 	}
 	if err := direct.Variables[bpf.ReceiveVarCpuCount].Set(uint32(sizes.cpus)); err != nil {
 		return nil, nil, fmt.Errorf("set the number of CPUs: %w", err)

@@ -44,6 +44,8 @@ type Source struct {
 
 	interval time.Duration
 	throttle throttle
+	// events is nil when no single events are taken.
+	events *eventTaker
 	// What is sampled in the window under way.
 	mask, salt, saltBefore, pollMask uint32
 
@@ -78,7 +80,7 @@ func Open(ctx context.Context, options Options) (*Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	loaded, err := loadPrograms(mapSizes{napis: slotsFor(len(napis)), cpus: cpuSlots(possible)}, options)
+	loaded, err := loadPrograms(mapSizes{napis: slotsFor(len(napis)), cpus: cpuSlots(possible), ring: options.Events.ring()}, options)
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +148,19 @@ func newSource(k kernel, options Options, napis []model.NAPI, napisErr error, cl
 	if err := k.followSockets(s.mask, s.salt, s.saltBefore); err != nil {
 		return nil, err
 	}
+	if ring := k.ring(); ring != nil {
+		s.events = newEventTaker(ring, *options.Events, options.Interval, k)
+		if err := s.events.prepare(); err != nil {
+			return nil, err
+		}
+	}
 	if s.at, err = clock(); err != nil {
 		return nil, err
 	}
 	if err := k.read(&s.last); err != nil {
+		return nil, err
+	}
+	if err := s.endEvents(s.at, &s.last); err != nil {
 		return nil, err
 	}
 	if _, err := cpus.sample(); err != nil {
@@ -196,16 +207,22 @@ func (s *Source) Next(ctx context.Context) (model.Sample, error) {
 	if err != nil {
 		return model.Sample{}, err
 	}
-	select {
-	case <-ctx.Done():
-		return model.Sample{}, ctx.Err()
-	case <-s.ticker.C:
+	if err := s.await(ctx); err != nil {
+		return model.Sample{}, err
+	}
+	if s.events != nil {
+		if err := s.events.prepare(); err != nil {
+			return model.Sample{}, err
+		}
 	}
 	at, err := s.clock()
 	if err != nil {
 		return model.Sample{}, err
 	}
 	if err := s.kernel.read(&s.now); err != nil {
+		return model.Sample{}, err
+	}
+	if err := s.endEvents(at, &s.now); err != nil {
 		return model.Sample{}, err
 	}
 	cpus, err := s.cpus.sample()

@@ -30,12 +30,19 @@ type sourceFixture struct {
 // those of the bubble.
 func newFixture(t *testing.T, options Options, napis ...model.NAPI) *sourceFixture {
 	t.Helper()
+	return newFixtureOn(t, options, nil, napis...)
+}
+
+// newFixtureOn is a fixture with a ring of single events.
+func newFixtureOn(t *testing.T, options Options, ring eventRing, napis ...model.NAPI) *sourceFixture {
+	t.Helper()
 	f := &sourceFixture{
 		kernel:    newMemoryKernel(4),
 		inventory: &scripted{napis: napis},
 		proc:      newFakeProc(t),
 		start:     time.Now(),
 	}
+	f.kernel.singles = ring
 	options.Inventory, options.Procfs = f.inventory, f.proc.root
 	options, err := options.withDefaults()
 	if err != nil {
