@@ -11,8 +11,8 @@
 // same source for raw tracepoints, with the same maps, for hosts that refuse
 // the former. [LoadReceiveEvents] and [LoadReceiveEventsRaw] are the same two
 // once more with a ring of single events (events.h), for the runs that ask for
-// them: in the others nothing of it is there to be paid. [LoadContexts] lists epoll contexts, and [LoadSelftest] is for
-// tests.
+// them: in the others nothing of it is there to be paid. [LoadContexts] lists
+// epoll contexts, and [LoadSelftest] is for tests.
 //
 // Whoever loads a collection sets the sizes of its maps, owns what it loads and
 // closes it; nothing here keeps state. The package may import

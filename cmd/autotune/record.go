@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"autotune/actuate"
+	"autotune/model"
 	"autotune/probe"
 	"autotune/probe/trace"
 )
@@ -23,6 +24,7 @@ type recordCmd struct {
 	SampleEvery uint32        `help:"Follow the delays of one socket in so many." default:"1" name:"sample-every"`
 	ProbeBudget probeBudget   `help:"Share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
 	JSON        bool          `help:"One object per line." name:"json"`
+	eventFlags
 	rotationFlags
 }
 
@@ -41,6 +43,9 @@ func (c *recordCmd) check(std streams) error {
 		return errors.New("-o -: with --json standard output has the summary; name a file")
 	case c.Output == "-" && isTerminal(std.out):
 		return errors.New("-o -: a trace is not for a terminal; name a file, or pipe it on")
+	}
+	if err := c.eventFlags.check(); err != nil {
+		return err
 	}
 	return c.rotationFlags.check(c.Output)
 }
@@ -64,6 +69,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	// A policy that is tried on the trace later may ask who busy-polls.
 	source, err := probe.Open(ctx, probe.Options{
 		Interval: c.Interval, Inventory: host, SampleEvery: c.SampleEvery, Contexts: true, Budget: float64(c.ProbeBudget),
+		Events: c.options(), EpollEvents: c.Events,
 	})
 	if err != nil {
 		return openError(err)
@@ -89,13 +95,22 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 		fmt.Fprintf(std.err, "the trace has a gap, the recording goes on: %v\n", err)
 	})
 	t.watch.host = host
+	var events *recordedEvents
+	if c.Events {
+		events = new(recordedEvents)
+		t.events = func() []model.Events { return events.count(source.Events()) }
+	}
 	recorded, err := c.record(ctx, t, &p)
+	recorded.Events = events
 	p.clear()
 	written, closeErr := t.close()
 	if c.JSON {
 		err = errors.Join(err, printJSON(std.out, recordingLine{Kind: "recording", traceFields: traceFields(written), recorded: recorded}))
 	} else {
 		fmt.Fprintf(std.err, "%v; %v recorded, %d events lost by the probes\n", written, recorded.Span.Round(time.Millisecond), recorded.LostEvents)
+		if events != nil {
+			fmt.Fprintln(std.err, events)
+		}
 	}
 	if closeErr != nil && err == nil {
 		err = fmt.Errorf("the trace is not whole: %w", closeErr)
@@ -119,6 +134,8 @@ type recorded struct {
 	Span time.Duration `json:"span_ns"`
 	// LostEvents counts what the probes dropped.
 	LostEvents uint64 `json:"lost_events"`
+	// Events is nil without --events.
+	Events *recordedEvents `json:"events"`
 }
 
 type traceFields traceLine

@@ -365,6 +365,9 @@ func TestWrongUseOfTracesSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"a budget without a unit", []string{"record", "lo", "-o", dir + "/x", "--probe-budget", "1"}, []string{"--probe-budget", "1%", "none"}},
 		{"no budget at all", []string{"record", "lo", "-o", dir + "/x", "--probe-budget", "0%"}, []string{"--probe-budget", "none"}},
 		{"trace and summary on one stream", []string{"record", "lo", "-o", "-", "--json"}, []string{"-o -", "--json"}},
+		{"events of no time", []string{"record", "lo", "-o", dir + "/x", "--events", "--events-window", "0s"}, []string{"--events-window"}},
+		{"events never", []string{"record", "lo", "-o", dir + "/x", "--events", "--events-every", "-1s"}, []string{"--events-every"}},
+		{"windows of no events", []string{"record", "lo", "-o", dir + "/x", "--events-every", "1s"}, []string{"--events"}},
 		{"interval of a list", []string{"list", "--interval", "2s"}, []string{"--live"}},
 		{"live list too often", []string{"list", "--live", "--interval", "1ms"}, []string{"--interval", "10ms"}},
 	} {

@@ -22,6 +22,9 @@ type runTrace struct {
 	writer traceWriter
 	tee    *trace.Tee
 	watch  conditionsWatch
+	// events returns those of the last sample's window; nil where none are
+	// recorded.
+	events func() []model.Events
 }
 
 // newRunTrace returns the trace of a source, which is being written by w.
@@ -40,6 +43,11 @@ func (t *runTrace) Next(ctx context.Context) (model.Sample, error) {
 	}
 	if now, changed := t.watch.changed(sample.At); changed {
 		t.tee.WriteConditions(sample.At, now)
+	}
+	if t.events != nil {
+		for _, e := range t.events() {
+			t.tee.WriteEvents(e)
+		}
 	}
 	return sample, nil
 }

@@ -218,6 +218,12 @@ func (s *Series) WriteConditions(at time.Duration, c Conditions) error {
 // Flush writes what was added since the last flush.
 func (s *Series) Flush() error { return s.use((*Writer).Flush) }
 
+// WriteEvents adds events; see [Writer.WriteEvents]. They are in the part of the
+// sample that they follow.
+func (s *Series) WriteEvents(e model.Events) error {
+	return s.use(func(w *Writer) error { return w.WriteEvents(e) })
+}
+
 func (s *Series) use(do func(*Writer) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

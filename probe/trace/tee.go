@@ -22,11 +22,12 @@ type Sink interface {
 	WriteEntry(json.RawMessage) error
 	WriteOutcome(Outcome) error
 	WriteConditions(time.Duration, Conditions) error
+	WriteEvents(model.Events) error
 }
 
 // Tee writes to a trace what passes it: the samples of a source, and with
-// [Tee.Actuator], [Tee.WriteConditions] and [Tee.WriteEntry] the rest of a run. A failed write never
-// ends the run: it is counted and reported.
+// [Tee.Actuator] and its own methods the rest of a run. A failed write never ends
+// the run: it is counted and reported.
 type Tee struct {
 	source Source
 	sink   Sink
@@ -75,6 +76,9 @@ func (a *actuatorTee) Apply(ctx context.Context, want model.Config) (model.Confi
 func (t *Tee) WriteConditions(at time.Duration, c Conditions) {
 	t.note(t.sink.WriteConditions(at, c))
 }
+
+// WriteEvents writes single events; see [Writer.WriteEvents].
+func (t *Tee) WriteEvents(e model.Events) { t.note(t.sink.WriteEvents(e)) }
 
 // WriteEntry writes a journal entry; see [Writer.WriteEntry].
 func (t *Tee) WriteEntry(entry json.RawMessage) { t.note(t.sink.WriteEntry(entry)) }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"autotune/model"
+	"autotune/probe"
+)
+
+// eventFlags say when single events are recorded.
+type eventFlags struct {
+	Events       bool          `help:"Record single polls, returns of epoll_wait and requests as well, in some of the windows. The epoll part slows every system call of the host a little."`
+	EventsWindow time.Duration `help:"How long events are recorded at a time, rounded up to whole windows." name:"events-window" default:"1s"`
+	EventsEvery  time.Duration `help:"From the beginning of one such time to that of the next; no more than --events-window records them all the time." name:"events-every" default:"10s"`
+}
+
+func (f eventFlags) check() error {
+	switch {
+	case f.EventsWindow <= 0:
+		return fmt.Errorf("--events-window %v: above 0", f.EventsWindow)
+	case f.EventsEvery <= 0:
+		return fmt.Errorf("--events-every %v: above 0", f.EventsEvery)
+	case !f.Events && (f.EventsWindow != defaultEventsWindow || f.EventsEvery != defaultEventsEvery):
+		return errors.New("--events-window and --events-every are about --events, which is missing")
+	}
+	return nil
+}
+
+// The defaults of the flags.
+const (
+	defaultEventsWindow = time.Second
+	defaultEventsEvery  = 10 * time.Second
+)
+
+// options is nil where no events are recorded.
+func (f eventFlags) options() *probe.EventOptions {
+	if !f.Events {
+		return nil
+	}
+	return &probe.EventOptions{Window: f.EventsWindow, Every: f.EventsEvery}
+}
+
+// recordedEvents counts what was recorded one by one.
+type recordedEvents struct {
+	// Span is the time in which events were recorded.
+	Span     time.Duration `json:"span_ns"`
+	Polls    uint64        `json:"polls"`
+	Waits    uint64        `json:"waits"`
+	Requests uint64        `json:"requests"`
+	// Lost did not fit into the buffer.
+	Lost uint64 `json:"lost"`
+}
+
+// count adds events, and returns them.
+func (r *recordedEvents) count(events []model.Events) []model.Events {
+	for i := range events {
+		e := &events[i]
+		r.Span += e.To - e.From
+		r.Polls += uint64(len(e.Polls))
+		r.Waits += uint64(len(e.Waits))
+		r.Requests += uint64(len(e.Requests))
+		r.Lost += e.Lost
+	}
+	return events
+}
+
+func (r *recordedEvents) String() string {
+	return fmt.Sprintf("single events of %v: %d polls, %d returns of epoll_wait, %d requests; %d did not fit into the buffer",
+		r.Span.Round(time.Millisecond), r.Polls, r.Waits, r.Requests, r.Lost)
+}
