@@ -79,9 +79,15 @@ func TestRawTracepointsCountTheSame(t *testing.T) {
 		within(t, what+", raw by direct", float64(got)/float64(want), 0.98, 1.02)
 	}
 	near("packets", twin.thread.Packets, direct.thread.Packets)
-	near("polls", twin.thread.Polls, direct.thread.Polls)
-	near("arms", twin.timer.Arms, direct.timer.Arms)
-	near("fires", twin.timer.Fires, direct.timer.Fires)
+	// The second source's windows reach further into the quiet around the load,
+	// in which the timer still polls.
+	nearly := func(what string, got, want uint64) {
+		t.Helper()
+		within(t, what+", raw by direct", float64(got)/float64(want), 0.98, 1.10)
+	}
+	nearly("polls", twin.thread.Polls, direct.thread.Polls)
+	nearly("arms", twin.timer.Arms, direct.timer.Arms)
+	nearly("fires", twin.timer.Fires, direct.timer.Fires)
 	near("ring waits", twin.ring.Count(), direct.ring.Count())
 	near("socket waits", twin.socket.Count(), direct.socket.Count())
 	near("services", twin.service.Count(), direct.service.Count())
