@@ -1,11 +1,8 @@
 package sim
 
 import (
-	"errors"
 	"math"
 	"time"
-
-	"autotune/model"
 )
 
 // Load is the offered load of the whole host over time.
@@ -180,42 +177,6 @@ func (w Windows) Path(q QueueShare) Path {
 		}
 		return rates[i], time.Duration(i+1) * w.Each
 	}
-}
-
-// ErrNoArrivals is returned by [FromSamples] when a recording has none.
-var ErrNoArrivals = errors.New("no arrivals in the recording")
-
-// FromSamples returns the load that a recording of samples saw: for each
-// queue and window, the requests whose delay was observed, or, where delays
-// were not, half the packets polled (a request and an acknowledgement each).
-// Windows are as long as the first; queues are taken in the samples' order.
-func FromSamples(samples []model.Sample) (Windows, error) {
-	if len(samples) == 0 || samples[0].Span <= 0 {
-		return Windows{}, ErrNoArrivals
-	}
-	w := Windows{Each: samples[0].Span}
-	total := 0.0
-	for n, sample := range samples {
-		for i := range sample.Queues {
-			q := &sample.Queues[i]
-			for len(w.PerSecond) <= i {
-				w.PerSecond = append(w.PerSecond, nil)
-			}
-			for len(w.PerSecond[i]) < n {
-				w.PerSecond[i] = append(w.PerSecond[i], 0)
-			}
-			requests := float64(q.Polls().Packets) / 2
-			if q.Delay != nil {
-				requests = float64(q.Delay.Count()) * float64(max(q.SampleEvery, 1))
-			}
-			w.PerSecond[i] = append(w.PerSecond[i], requests/sample.Span.Seconds())
-			total += requests
-		}
-	}
-	if total == 0 {
-		return Windows{}, ErrNoArrivals
-	}
-	return w, nil
 }
 
 // ClosedLoop has every connection send its next request as soon as it has the

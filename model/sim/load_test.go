@@ -146,34 +146,6 @@ func TestWindowsDriveEachQueueByItsOwnRate(t *testing.T) {
 	}
 }
 
-func TestRecordingDrivesTheSimulator(t *testing.T) {
-	o := Options{Load: Steps{PerSecond: []float64{100e3, 400e3}, Each: 50 * time.Millisecond}, Seed: 3, Window: 50 * time.Millisecond, Duration: 200 * time.Millisecond}
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded := drain(t, s)
-	load, err := FromSamples(recorded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := o
-	again.Load, again.Seed = load, 4
-	s2, err := New(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, sample := range drain(t, s2) {
-		want := float64(recorded[i].Latency.Histogram.Count())
-		if got := float64(sample.Latency.Histogram.Count()); math.Abs(got/want-1) > 0.05 {
-			t.Errorf("window %d: %.0f requests, recorded %.0f", i, got, want)
-		}
-	}
-	if _, err := FromSamples(nil); !errors.Is(err, ErrNoArrivals) {
-		t.Errorf("error %v from an empty recording", err)
-	}
-}
-
 func TestParseLoad(t *testing.T) {
 	for text, want := range map[string]Load{
 		"600K": Constant(600e3), "1.2M": Constant(1.2e6), "250000": Constant(250e3), "MAX": ClosedLoop{}, "max": ClosedLoop{},
