@@ -309,8 +309,8 @@ func judgeBed(ctx context.Context, record bedRecord, seed uint64) (bedVerdict, e
 		o.Observations = append(o.Observations, sim.Observation{
 			Case: setting, Load: sim.Constant(cell.Rate),
 			Quantities: []sim.Quantity{
-				{Name: "p50", Want: middle(cell.P50Us), Tolerance: 0.05, Of: func(r *sim.Result) float64 { return r.P50Us }},
-				{Name: "polls/s", Want: middle(cell.Polls), Tolerance: 0.05, Of: func(r *sim.Result) float64 { return r.Polls }},
+				{Name: "p50", Want: stats.Median(cell.P50Us), Tolerance: 0.05, Of: func(r *sim.Result) float64 { return r.P50Us }},
+				{Name: "polls/s", Want: stats.Median(cell.Polls), Tolerance: 0.05, Of: func(r *sim.Result) float64 { return r.Polls }},
 			},
 		})
 	}
@@ -333,7 +333,7 @@ func judgeBed(ctx context.Context, record bedRecord, seed uint64) (bedVerdict, e
 		}
 		compared := bedCompared{
 			Setting: cell.Setting, Rate: cell.Rate, Fitted: cell.Fitted,
-			LiveP50: middle(cell.P50Us), SimP50: r.P50Us, LivePolls: middle(cell.Polls), SimPolls: r.Polls,
+			LiveP50: stats.Median(cell.P50Us), SimP50: r.P50Us, LivePolls: stats.Median(cell.Polls), SimPolls: r.Polls,
 			liveRounds: cell.P50Us,
 		}
 		if !cell.Fitted {
@@ -342,7 +342,10 @@ func judgeBed(ctx context.Context, record bedRecord, seed uint64) (bedVerdict, e
 		}
 		v.Cells = append(v.Cells, compared)
 	}
-	v.MedianP50, v.MedianPolls = middle(p50s), middle(polls)
+	if len(p50s) == 0 {
+		return v, errors.New("the record has no cell that was not fitted: nothing to judge by")
+	}
+	v.MedianP50, v.MedianPolls = stats.Median(p50s), stats.Median(polls)
 	v.signs()
 	v.Met = v.MedianP50 <= bedTolerance && v.MedianPolls <= bedTolerance && len(v.WrongSigns) == 0
 	return v, nil
@@ -396,13 +399,3 @@ func (v *bedVerdict) print(std streams, asJSON bool) error {
 }
 
 func relativeError(got, want float64) float64 { return max(got/want-1, 1-got/want) }
-
-// middle returns the median, zero of none.
-func middle(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}

@@ -2,7 +2,8 @@ package compare
 
 import (
 	"math"
-	"slices"
+
+	"autotune/experiments/stats"
 )
 
 const (
@@ -38,7 +39,7 @@ func (m *Metrics) settle(p *Plan, c, oracle *Cell) {
 		m.settling = append(m.settling, float64(took))
 	}
 	m.LoadChanges = len(starts)
-	m.Settling = median(m.settling)
+	m.Settling = stats.Median(m.settling)
 }
 
 func settlesIn(windows, oracle []Window) (took int, settled bool) {
@@ -78,18 +79,4 @@ func loadChanges(windows []Window, skip int) []int {
 		}
 	}
 	return out
-}
-
-// median returns NaN where there are no values.
-func median(values []float64) float64 {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	n := len(sorted)
-	switch {
-	case n == 0:
-		return math.NaN()
-	case n%2 == 1:
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }

@@ -122,7 +122,7 @@ func summarise(all []Metrics, bestStatic map[key]float64) Summary {
 		settling = append(settling, all[i].settling...)
 		s.Exploring = max(s.Exploring, all[i].Exploring)
 	}
-	s.Settling = number(median(settling))
+	s.Settling = number(stats.Median(settling))
 	return s
 }
 
@@ -190,7 +190,7 @@ func together(of []Metrics) Metrics {
 		out.Exploring = max(out.Exploring, m.Exploring)
 		out.Max, out.WorstWindow = max(out.Max, m.Max), max(out.WorstWindow, m.WorstWindow)
 	}
-	out.Settling = median(out.settling)
+	out.Settling = stats.Median(out.settling)
 	return out
 }
 

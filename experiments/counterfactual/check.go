@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"autotune/experiments/stats"
 	"autotune/model"
@@ -105,7 +104,7 @@ func Check(ctx context.Context, r *Recording, live Live, start *sim.Preset, draw
 		}
 		compared := ComparedCell{
 			Setting: cell.Setting, RequestsPerSecond: live.Loads[cell.Load], Recorded: cell.Setting == live.Recorded,
-			Measured:  ComparedValues{P50Us: median(cell.P50Us), P90Us: median(cell.P90Us), CPUPerRequestUs: median(cell.CPUPerRequestUs)},
+			Measured:  ComparedValues{P50Us: stats.Median(cell.P50Us), P90Us: stats.Median(cell.P90Us), CPUPerRequestUs: stats.Median(cell.CPUPerRequestUs)},
 			Predicted: BandsOf(outcomes),
 			cpu:       stats.Bootstrap{}.Mean(cell.CPUPerRequestUs),
 		}
@@ -116,7 +115,7 @@ func Check(ctx context.Context, r *Recording, live Live, start *sim.Preset, draw
 		}
 		v.Cells = append(v.Cells, compared)
 	}
-	v.P50Error, v.P90Error, v.CPUError = median(p50), median(p90), median(cpu)
+	v.P50Error, v.P90Error, v.CPUError = stats.Median(p50), stats.Median(p90), stats.Median(cpu)
 	v.order()
 	v.Met = v.P50Error <= P50Limit && v.P90Error <= P90Limit && v.CPUError <= CPULimit &&
 		float64(v.Pairs-len(v.Wrong)) >= OrderLimit*float64(v.Pairs)
@@ -135,13 +134,4 @@ func (v *Verdict) order() {
 			}
 		}
 	}
-}
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -9,6 +9,7 @@
 // estimates ([OffPolicy]) need no simulator, but a recording whose settings were
 // drawn at random.
 //
-// It may import model, model/policy, model/sim, tuner, probe/trace and gonum.
+// It may import model, model/policy, model/sim, tuner, probe/trace,
+// experiments/stats and gonum.
 // It reads no clock; equal recordings and seeds give equal predictions.
 package counterfactual

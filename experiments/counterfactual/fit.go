@@ -1,12 +1,10 @@
 package counterfactual
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,7 +12,6 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"autotune/model"
 	"autotune/model/sim"
 )
 
@@ -39,101 +36,9 @@ type FitOptions struct {
 	Progress func(round, rounds int, loss float64)
 }
 
-// Fitted is a simulated host and what is left uncertain of it: a normal
-// distribution of the logarithms of its costs (Laplace's approximation).
-type Fitted struct {
-	best       *sim.Preset
-	parameters []parameter
-	mean       []float64
-	factor     *mat.TriDense // lower Cholesky factor of the covariance
-	deviation  []float64
-	// Regimes compares what was fitted with what was measured.
-	Regimes []Regime
-}
-
-// Regime is one setting at one load of the recording, and how the fitted host
-// compares. Values that were not observed are NaN.
-type Regime struct {
-	Settings          model.Settings
-	RequestsPerSecond float64
-	Windows           int
-	Measured          []Quantity
-}
-
-// Quantity is one measured value of a regime, and the fitted host's.
-type Quantity struct {
-	Name             string
-	Measured, Fitted float64
-}
-
-// Told is a parameter and how much the recording told of it.
-type Told struct {
-	Name  string
-	Value time.Duration
-	// Factor is the factor within which the parameter is with probability 2/3,
-	// and Before the same before the recording was looked at.
-	Factor, Before float64
-}
-
-// Assumed reports that the recording told next to nothing: the parameter is the
-// preset's.
-func (t Told) Assumed() bool { return math.Log(t.Factor) > 0.8*math.Log(t.Before) }
-
-// Told lists the parameters.
-func (f *Fitted) Told() []Told {
-	out := make([]Told, len(f.parameters))
-	for i, p := range f.parameters {
-		out[i] = Told{
-			Name: p.name, Value: *p.of(f.best),
-			Factor: math.Exp(f.deviation[i]), Before: math.Exp(p.spread),
-		}
-	}
-	return out
-}
-
-// Best returns the most likely host.
-func (f *Fitted) Best() *sim.Preset { return f.best }
-
-// Draws returns n hosts from the distribution, the first of which is the most
-// likely one.
-func (f *Fitted) Draws(n int, seed uint64) []*sim.Preset {
-	r := rand.New(rand.NewPCG(seed, 0x0bac))
-	out := make([]*sim.Preset, n)
-	for k := range out {
-		p := *f.best
-		out[k] = &p
-		if k == 0 {
-			continue
-		}
-		z := make([]float64, len(f.mean))
-		for i := range z {
-			z[i] = r.NormFloat64()
-		}
-		for i, parameter := range f.parameters {
-			v := f.mean[i]
-			for j := range i + 1 {
-				v += f.factor.At(i, j) * z[j]
-			}
-			parameter.set(&p, v)
-		}
-	}
-	return out
-}
-
 // KnownKind is the doubt where the preset was fitted to a machine like the
 // recorded one: costs then differ by about a quarter.
 const KnownKind = 0.5
-
-// The relative errors that cost the fit one unit. They stand for the model's own
-// error more than for noise, which windows average away.
-const (
-	delayTolerance = 0.04
-	tailTolerance  = 0.08
-	// A histogram's bucket is up to an eighth wide.
-	serviceTolerance = 0.03
-	costTolerance    = 0.03
-	countTolerance   = 0.05
-)
 
 const (
 	// leastRequests is what a regime needs for its p90 to mean something.
@@ -197,82 +102,6 @@ func (r *Recording) Host(start *sim.Preset, queues int) *sim.Preset {
 	p.Host.Imbalance = 0
 	p.Client.ACKShare = min(max(r.PacketsPerRequest()-1, 0), 1)
 	return &p
-}
-
-// target is a regime to be met.
-type target struct {
-	settings   model.Settings
-	wait       sim.Wait
-	rate       float64 // requests per second of one queue
-	windows    int
-	quantities []quantity
-}
-
-// quantity is a value of a regime that the simulated host is to meet.
-type quantity struct {
-	name      string
-	want      float64
-	tolerance float64
-	of        func(*row) float32
-	// perRequest is of values per packet: they are compared per request, by
-	// the packets per request of each host.
-	perRequest bool
-}
-
-func (q *quantity) value(g *regime, packetsPerRequest float64) float64 {
-	if q.perRequest {
-		return g.middle(q.of) * packetsPerRequest
-	}
-	return g.middle(q.of)
-}
-
-const (
-	// leastShare is the part of the requests that makes a regime more than a
-	// passing state, and leastRows the number of windows that does so in any
-	// case: under a policy that tries much, or a load that follows the day, no
-	// regime has much of the whole.
-	leastShare = 0.02
-	leastRows  = 20
-)
-
-// targets are the regimes with the most requests.
-func (r *Recording) targets() []target {
-	all := make([]*regime, 0, len(r.regimes))
-	for _, g := range r.regimes {
-		if g.requests >= leastRequests && g.key.load > 0 && g.seen >= 2 && (g.seen >= leastRows || g.requests >= leastShare*r.requests) {
-			all = append(all, g)
-		}
-	}
-	slices.SortFunc(all, func(a, b *regime) int {
-		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.key.load, b.key.load),
-			cmp.Compare(a.key.settings.String(), b.key.settings.String()))
-	})
-	all = all[:min(len(all), mostRegimes)]
-	per := r.PacketsPerRequest()
-	wait, _ := r.Wait()
-	out := make([]target, len(all))
-	for i, g := range all {
-		t := target{
-			settings: g.key.settings, wait: wait, windows: g.seen,
-			rate: g.middle(func(w *row) float32 { return w.packetRate }) / per,
-		}
-		for _, q := range []quantity{
-			{name: "p50", tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
-			{name: "p90", tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
-			{name: "service", tolerance: serviceTolerance, of: func(w *row) float32 { return w.service }},
-			{name: "polls per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.pollRate / w.packetRate }},
-			{name: "NAPI time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.receiving }},
-			{name: "other time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.other }},
-			{name: "epoll returns per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.waits }},
-		} {
-			// What was not observed is not asked for.
-			if q.want = q.value(g, per); q.want > 0 && !math.IsInf(q.want, 0) {
-				t.quantities = append(t.quantities, q)
-			}
-		}
-		out[i] = t
-	}
-	return out
 }
 
 type fitter struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"autotune/experiments/stats"
 	"autotune/model"
 	"autotune/model/sim"
 )
@@ -91,7 +92,7 @@ func (g *regime) middle(of func(*row) float32) float64 {
 			values = append(values, v)
 		}
 	}
-	return median(values)
+	return stats.Median(values)
 }
 
 // mostStolen is the share of a window that the hypervisor may take from a CPU

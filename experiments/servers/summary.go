@@ -134,9 +134,7 @@ func median(rows []Row, of func(Row) float64) float64 {
 	for i, r := range rows {
 		values[i] = of(r)
 	}
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	return stats.Median(values)
 }
 
 // WriteMarkdown writes the comparison as a table.

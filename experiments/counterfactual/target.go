@@ -1,0 +1,97 @@
+package counterfactual
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"autotune/model"
+	"autotune/model/sim"
+)
+
+// The relative errors that cost the fit one unit. They stand for the model's own
+// error more than for noise, which windows average away.
+const (
+	delayTolerance = 0.04
+	tailTolerance  = 0.08
+	// A histogram's bucket is up to an eighth wide.
+	serviceTolerance = 0.03
+	costTolerance    = 0.03
+	countTolerance   = 0.05
+)
+
+// target is a regime to be met.
+type target struct {
+	settings   model.Settings
+	wait       sim.Wait
+	rate       float64 // requests per second of one queue
+	windows    int
+	quantities []quantity
+}
+
+// quantity is a value of a regime that the simulated host is to meet.
+type quantity struct {
+	name      string
+	want      float64
+	tolerance float64
+	of        func(*row) float32
+	// perRequest is of values per packet: they are compared per request, by
+	// the packets per request of each host.
+	perRequest bool
+}
+
+func (q *quantity) value(g *regime, packetsPerRequest float64) float64 {
+	if q.perRequest {
+		return g.middle(q.of) * packetsPerRequest
+	}
+	return g.middle(q.of)
+}
+
+const (
+	// leastShare is the part of the requests that makes a regime more than a
+	// passing state, and leastRows the number of windows that does so in any
+	// case: under a policy that tries much, or a load that follows the day, no
+	// regime has much of the whole.
+	leastShare = 0.02
+	leastRows  = 20
+)
+
+// targets are the regimes with the most requests.
+func (r *Recording) targets() []target {
+	all := make([]*regime, 0, len(r.regimes))
+	for _, g := range r.regimes {
+		if g.requests >= leastRequests && g.key.load > 0 && g.seen >= 2 && (g.seen >= leastRows || g.requests >= leastShare*r.requests) {
+			all = append(all, g)
+		}
+	}
+	slices.SortFunc(all, func(a, b *regime) int {
+		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.key.load, b.key.load),
+			cmp.Compare(a.key.settings.String(), b.key.settings.String()))
+	})
+	all = all[:min(len(all), mostRegimes)]
+	per := r.PacketsPerRequest()
+	wait, _ := r.Wait()
+	out := make([]target, len(all))
+	for i, g := range all {
+		t := target{
+			settings: g.key.settings, wait: wait, windows: g.seen,
+			rate: g.middle(func(w *row) float32 { return w.packetRate }) / per,
+		}
+		for _, q := range []quantity{
+			{name: "p50", tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
+			{name: "p90", tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
+			{name: "service", tolerance: serviceTolerance, of: func(w *row) float32 { return w.service }},
+			{name: "polls per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.pollRate / w.packetRate }},
+			{name: "NAPI time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.receiving }},
+			{name: "other time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.other }},
+			{name: "epoll returns per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.waits }},
+		} {
+			// What was not observed is not asked for.
+			if q.want = q.value(g, per); q.want > 0 && !math.IsInf(q.want, 0) {
+				t.quantities = append(t.quantities, q)
+			}
+		}
+		out[i] = t
+	}
+	return out
+}
