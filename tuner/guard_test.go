@@ -188,8 +188,8 @@ func TestTrialNeedsAKnownCost(t *testing.T) {
 func TestAReturnNobodySawHoldHasToProveItself(t *testing.T) {
 	b := newBench(t, 1, always(deferralOf(200*us), model.PurposeReturn), nil)
 	b.run(4, same(steady()))
-	if got := b.kernel.state[b.queues[0]].GROFlushTimeout; got != 50*us {
-		t.Errorf("flush %v, want one limited step to 50us", got)
+	if got := b.kernel.state[b.queues[0]].GROFlushTimeout; got != 108*us {
+		t.Errorf("flush %v, want one limited step to 108us", got)
 	}
 }
 
@@ -455,22 +455,32 @@ func TestBoundsRefuseAnOrderRatherThanChangeIt(t *testing.T) {
 }
 
 func TestStepLimit(t *testing.T) {
+	// The p99 of 100 us counts as 105.5 us, where its bucket ends, of an SLO
+	// of 250 us.
 	tests := []struct {
 		name           string
+		delay          time.Duration
+		headroom       float64
 		from, ask, get time.Duration
 	}{
-		{"from interrupts at most 50 us", 0, 200 * us, 50 * us},
-		{"from 80 us at most twice as far", 80 * us, 1000 * us, 160 * us},
-		{"from 10 us still up to 50 us", 10 * us, 200 * us, 50 * us},
-		{"down without limit", 200 * us, 8 * us, 8 * us},
+		{"from interrupts by three quarters of what the SLO leaves", 100 * us, 0, 0, 200 * us, 108 * us},
+		{"from 80 us as well", 100 * us, 0, 80 * us, 1000 * us, 188 * us},
+		{"by as much as is configured", 100 * us, 0.5, 0, 200 * us, 72 * us},
+		{"from interrupts at most 50 us", 100 * us, -1, 0, 200 * us, 50 * us},
+		{"from 80 us at most twice as far", 100 * us, -1, 80 * us, 1000 * us, 160 * us},
+		{"from 10 us still up to 50 us", 100 * us, -1, 10 * us, 200 * us, 50 * us},
+		{"with nothing left, as if not known", 260 * us, 0, 0, 200 * us, 50 * us},
+		{"down without limit", 100 * us, 0, 200 * us, 8 * us, 8 * us},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t, 1, always(deferralOf(tc.ask), model.PurposeSafety), nil)
+			b := newBench(t, 1, always(deferralOf(tc.ask), model.PurposeSafety), func(o *tuner.Options) { o.StepLimit.Headroom = tc.headroom })
 			if tc.from > 0 {
 				b.kernel.state[b.queues[0]] = deferralOf(tc.from)
 			}
-			b.run(1, same(steady()))
+			w := steady()
+			w.delay = tc.delay
+			b.run(1, same(w))
 			b.wantState(deferralOf(tc.get))
 		})
 	}

@@ -33,4 +33,8 @@ func (o *Options) SetGuards(g GuardOptions) {
 	o.Absence, o.HoldEvery = g.Absence, g.HoldEvery
 	o.Evidence, o.Ownership, o.StepLimit, o.Cooldown = g.Evidence, g.Ownership, g.StepLimit, g.Cooldown
 	o.Trial, o.Tripwire, o.Breaker, o.SLO = g.Trial, g.Tripwire, g.Breaker, g.SLO
+	if o.StepLimit.Headroom == 0 {
+		// A run that did not record it knew no such step.
+		o.StepLimit.Headroom = -1
+	}
 }

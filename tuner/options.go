@@ -96,6 +96,11 @@ type StepLimitOptions struct {
 	Flush   time.Duration `json:"flush_ns"`
 	Defer   uint32        `json:"defer"`
 	Suspend time.Duration `json:"suspend_ns"`
+	// Headroom is the share of the SLO that the delay leaves free by which the
+	// flush timeout may always go up: between plain interrupts and a timeout
+	// that pays lie those that cost more than either. Zero stands for 0.75, a
+	// negative value for none.
+	Headroom float64 `json:"headroom"`
 }
 
 // CooldownOptions space the moves that seek cost or knowledge.
@@ -199,6 +204,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.StepLimit.Flush, 50*time.Microsecond)
 	orDefault(&o.StepLimit.Defer, 100)
 	orDefault(&o.StepLimit.Suspend, 20*time.Millisecond)
+	orDefault(&o.StepLimit.Headroom, 0.75)
 	orDefault(&o.Cooldown.Windows, 2)
 	orDefault(&o.Cooldown.Rise, 0.2)
 	orDefault(&o.Cooldown.OneIn, 8)

@@ -29,7 +29,7 @@ type experimentCmd struct {
 type demoCmd struct {
 	Quick      bool          `help:"One short round, without a verdict."`
 	Contenders []string      `help:"Further contenders, as policy specs." placeholder:"SPEC" sep:";"`
-	Policy     string        `help:"The contender that is judged." default:"aimd:start=50us,step=50us,max=200us" placeholder:"SPEC"`
+	Policy     string        `help:"The contender that is judged." default:"aimd:start=100us,step=50us,max=200us" placeholder:"SPEC"`
 	Rounds     int           `help:"How often each contender runs; at least 5 for a verdict." default:"0" hidden:""`
 	Phase      time.Duration `help:"Length of a phase." default:"0" hidden:""`
 	Seed       uint64        `help:"Decides the order of the contenders in each round." default:"1"`

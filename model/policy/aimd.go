@@ -318,7 +318,7 @@ func (p *AIMD) above(band *aimdBand, f model.Features, steps int) (flush time.Du
 		limit = min(limit, cur+time.Duration(aimdMargin*float64(f.Objective.SLO))-f.Quantile)
 	}
 	next := cur + p.options.Step<<min(steps, 20)
-	switch entry := p.entry(f.PacketRate); {
+	switch entry := p.entry(band, f); {
 	case cur < entry:
 		// A retry begins further out: the first may have stopped at a hump.
 		next = entry << min(band.up.failures, 10)
@@ -329,23 +329,12 @@ func (p *AIMD) above(band *aimdBand, f model.Features, steps int) (flush time.Du
 		next = limit
 	}
 	next = wholeMicroseconds(min(next, limit))
-	return next, next > cur && next >= max(p.options.Min, fruitful(f.PacketRate)) && next-cur >= p.options.Step/2
+	return next, next > cur && next >= max(p.options.Min, band.fruitful(f)) && next-cur >= p.options.Step/2
 }
 
 // entry returns where a climb from interrupts begins.
-func (p *AIMD) entry(packetRate float64) time.Duration {
-	return max(p.options.Start, fruitful(packetRate))
-}
-
-// fruitful returns the smallest timeout that can save anything: one that fires
-// about as often as packets come polls more than interrupts would.
-func fruitful(packetRate float64) time.Duration {
-	const packets = 1.5
-	d := packets / packetRate * float64(time.Second)
-	if d >= float64(math.MaxInt64/2) {
-		return math.MaxInt64 / 2
-	}
-	return time.Duration(d).Round(time.Microsecond)
+func (p *AIMD) entry(band *aimdBand, f model.Features) time.Duration {
+	return max(p.options.Start, band.fruitful(f))
 }
 
 // enter brings a new band to what its neighbour holds.
@@ -385,8 +374,8 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %d more windows",
 			f.Active, rate(f.PacketRate), band.costWhy(f.Active), band.up.until-band.age))
 	}
-	if entry := p.entry(f.PacketRate); current(f.Active) < entry && entry > p.options.Max {
-		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would fire about as often as packets come", rate(f.PacketRate), p.options.Max))
+	if entry := p.entry(band, f); current(f.Active) < entry && entry > p.options.Max {
+		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would poll about as often as interrupts do", rate(f.PacketRate), p.options.Max))
 	}
 	next, ok := p.above(band, f, 0)
 	if !ok {
@@ -401,8 +390,8 @@ func (p *AIMD) backOff(q *aimdQueue, band *aimdBand, f model.Features) model.Dec
 	cur := current(f.Active)
 	deferring := f.Active.Mode() != model.ModeSuspension
 	if deferring && f.Utilisation > aimdFull {
-		next := wholeMicroseconds(min(max(cur+p.options.Step, p.entry(f.PacketRate)), p.options.Max))
-		if next <= cur || next < fruitful(f.PacketRate) || band.age < band.up.until {
+		next := wholeMicroseconds(min(max(cur+p.options.Step, p.entry(band, f)), p.options.Max))
+		if next <= cur || next < band.fruitful(f) || band.age < band.up.until {
 			return hold(f, fmt.Sprintf("%s %v is above the SLO %v at utilisation %.2f; a smaller timeout would add load", quantile(f), f.Quantile, f.Objective.SLO, f.Utilisation))
 		}
 		return p.propose(q, f, deferral(next), model.PurposeSafety,

@@ -71,7 +71,7 @@ func TestAIMDBeginsWhereATimeoutGathersPackets(t *testing.T) {
 	}
 	p = parse(t, "aimd")
 	d = settle(p, 5_000, model.Settings{})
-	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "fire about as often as packets come") {
+	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "poll about as often as interrupts do") {
 		t.Errorf("at 5K packets/s proposed %v: %s", d.Settings, d.Why)
 	}
 }

@@ -16,6 +16,9 @@ type aimdBand struct {
 	steady    int
 	costs     map[model.Settings]*aimdCost
 	up, down  aimdRest
+	// perPoll is the number of packets that a poll found under plain
+	// interrupts; zero when not seen.
+	perPoll float64
 	// ceiling is the flush timeout at which the SLO broke; zero when none.
 	ceiling  time.Duration
 	ceilRest aimdRest
@@ -119,6 +122,9 @@ func (b *aimdBand) note(f model.Features, steady bool) {
 	if !steady {
 		return
 	}
+	if f.Active.Mode() == model.ModeInterrupts {
+		b.perPoll = packetsPerPoll(f)
+	}
 	if f.Active == b.best {
 		b.steady++
 		if b.steady >= aimdSettled {
@@ -141,6 +147,11 @@ func (b *aimdBand) note(f model.Features, steady bool) {
 	// A mean over the first windows, then a slow average that follows drift.
 	weight := max(1/float64(c.n), 0.1)
 	c.mean += weight * (float64(f.CostPerPacket) - c.mean)
+}
+
+// fruitful is [fruitful] with what the band knows of plain interrupts.
+func (b *aimdBand) fruitful(f model.Features) time.Duration {
+	return fruitful(f.PacketRate, max(b.perPoll, packetsPerPoll(f)))
 }
 
 // forget drops the cost that was noted the longest ago, but neither that of the

@@ -187,13 +187,13 @@ func (p *Ladder) enter(q *ladderQueue, f model.Features) model.Decision {
 	}
 	// A timer that fires as often as packets come polls more than interrupts
 	// would, and where one entry failed a higher one may not.
-	at := max(p.options.Start, fruitful(f.PacketRate)) << min(q.entry.failures, 4)
+	at := max(p.options.Start, fruitful(f.PacketRate, packetsPerPoll(f))) << min(q.entry.failures, 4)
 	if at > p.options.Max || at <= 0 {
 		at = p.options.Max
 	}
 	rung := nearest(p.rungs, at)
-	if fruitful(f.PacketRate) > p.options.Max {
-		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would fire about as often as packets come", rate(f.PacketRate), p.options.Max))
+	if fruitful(f.PacketRate, packetsPerPoll(f)) > p.options.Max {
+		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would poll about as often as interrupts do", rate(f.PacketRate), p.options.Max))
 	}
 	*q = ladderQueue{state: goingUp, entry: q.entry}
 	purpose := model.PurposeCost

@@ -169,9 +169,9 @@ func (p *PI) control(q *piQueue, f model.Features) model.Decision {
 		}
 		// A timer that fires as often as packets come polls more than
 		// interrupts would.
-		next = max(p.options.Start, fruitful(f.PacketRate))
+		next = max(p.options.Start, fruitful(f.PacketRate, packetsPerPoll(f)))
 		if next > p.options.Max {
-			return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would fire about as often as packets come", rate(f.PacketRate), p.options.Max))
+			return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would poll about as often as interrupts do", rate(f.PacketRate), p.options.Max))
 		}
 	} else {
 		if math.Abs(change) < piDeadband {

@@ -137,3 +137,25 @@ func (r *resting) fail() {
 }
 
 func (r *resting) tick() { r.left = max(0, r.left-1) }
+
+// fruitful returns the smallest flush timeout that can save anything where
+// interrupts are only deferred: the timer then polls fewer than two times for
+// three polls that interrupts would start, and arming it costs more than an
+// interrupt does. perPoll is what packetsPerPoll returns.
+func fruitful(packetRate, perPoll float64) time.Duration {
+	const polls = 1.5
+	d := polls * perPoll / packetRate * float64(time.Second)
+	if !(d < float64(math.MaxInt64/2)) {
+		return math.MaxInt64 / 2
+	}
+	return time.Duration(d).Round(time.Microsecond)
+}
+
+// packetsPerPoll returns how many packets a poll finds under plain interrupts,
+// where that is what is active and was seen; otherwise 1, the least.
+func packetsPerPoll(f model.Features) float64 {
+	if f.Active.Mode() != model.ModeInterrupts || math.IsInf(f.PacketsPerPoll, 0) || !(f.PacketsPerPoll > 1) {
+		return 1
+	}
+	return f.PacketsPerPoll
+}

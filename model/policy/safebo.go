@@ -252,7 +252,7 @@ func (p *SafeBO) seed(f model.Features) int {
 	if modeFor(f) == model.ModeSuspension {
 		return 1
 	}
-	return nearest(p.choices, max(p.options.Start, min(fruitful(f.PacketRate), p.options.Max)))
+	return nearest(p.choices, max(p.options.Start, min(fruitful(f.PacketRate, 1), p.options.Max)))
 }
 
 // choose takes the best of what can be reached.
