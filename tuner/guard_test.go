@@ -188,8 +188,8 @@ func TestTrialNeedsAKnownCost(t *testing.T) {
 func TestAReturnNobodySawHoldHasToProveItself(t *testing.T) {
 	b := newBench(t, 1, always(deferralOf(200*us), model.PurposeReturn), nil)
 	b.run(4, same(steady()))
-	if got := b.kernel.state[b.queues[0]].GROFlushTimeout; got != 108*us {
-		t.Errorf("flush %v, want one limited step to 108us", got)
+	if got := b.kernel.state[b.queues[0]].GROFlushTimeout; got != 129*us {
+		t.Errorf("flush %v, want one limited step to 129us", got)
 	}
 }
 
@@ -463,8 +463,8 @@ func TestStepLimit(t *testing.T) {
 		headroom       float64
 		from, ask, get time.Duration
 	}{
-		{"from interrupts by three quarters of what the SLO leaves", 100 * us, 0, 0, 200 * us, 108 * us},
-		{"from 80 us as well", 100 * us, 0, 80 * us, 1000 * us, 188 * us},
+		{"from interrupts by nine tenths of what the SLO leaves", 100 * us, 0, 0, 200 * us, 129 * us},
+		{"from 80 us as well", 100 * us, 0, 80 * us, 1000 * us, 209 * us},
 		{"by as much as is configured", 100 * us, 0.5, 0, 200 * us, 72 * us},
 		{"from interrupts at most 50 us", 100 * us, -1, 0, 200 * us, 50 * us},
 		{"from 80 us at most twice as far", 100 * us, -1, 80 * us, 1000 * us, 160 * us},
@@ -643,7 +643,7 @@ func TestSLOGuardLeavesASettingThatBreaches(t *testing.T) {
 	b.wantState(deferralOf(50 * us))
 	late = true
 	b.run(8, show)
-	e := b.wantEntry("slo", model.VerdictApplied, "above the SLO 250µs in 2 windows")
+	e := b.wantEntry("slo", model.VerdictApplied, "above the SLO 250µs in 3 windows")
 	if e.Purpose != model.PurposeSafety || e.To.GROFlushTimeout >= 50*us {
 		t.Errorf("answered with %v for %s", e.To, e.Purpose)
 	}

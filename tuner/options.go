@@ -98,7 +98,7 @@ type StepLimitOptions struct {
 	Suspend time.Duration `json:"suspend_ns"`
 	// Headroom is the share of the SLO that the delay leaves free by which the
 	// flush timeout may always go up: between plain interrupts and a timeout
-	// that pays lie those that cost more than either. Zero stands for 0.75, a
+	// that pays lie those that cost more than either. Zero stands for 0.9, a
 	// negative value for none.
 	Headroom float64 `json:"headroom"`
 }
@@ -177,7 +177,8 @@ type BreakerOptions struct {
 // SLOOptions set how a breach is answered.
 type SLOOptions struct {
 	// Confirm is the number of windows in a row above the SLO that make a
-	// breach; zero stands for 2.
+	// breach, in a trial as elsewhere: a host that is held up for a moment shows
+	// one or two at any setting. Zero stands for 3.
 	Confirm int `json:"confirm"`
 	// Full is the utilisation above which, where interrupts are only deferred,
 	// the flush timeout is never lowered for safety; zero stands for 0.8.
@@ -204,7 +205,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.StepLimit.Flush, 50*time.Microsecond)
 	orDefault(&o.StepLimit.Defer, 100)
 	orDefault(&o.StepLimit.Suspend, 20*time.Millisecond)
-	orDefault(&o.StepLimit.Headroom, 0.75)
+	orDefault(&o.StepLimit.Headroom, 0.9)
 	orDefault(&o.Cooldown.Windows, 2)
 	orDefault(&o.Cooldown.Rise, 0.2)
 	orDefault(&o.Cooldown.OneIn, 8)
@@ -223,7 +224,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Breaker.Reverts, 3)
 	orDefault(&o.Breaker.Windows, 60)
 	orDefault(&o.Breaker.Freeze, 10*time.Minute)
-	orDefault(&o.SLO.Confirm, 2)
+	orDefault(&o.SLO.Confirm, 3)
 	orDefault(&o.SLO.Full, 0.8)
 	orDefault(&o.SLO.Backoff, 0.6)
 	return o

@@ -221,13 +221,13 @@ func (t *turn) judge(tr *trial, last bool) judgement {
 	tr.costChange = c.percent() / 100
 	why := fmt.Sprintf("cost per packet %+.1f%% (within %.1f%%) against %v", c.percent(), c.noise(), tr.anchor)
 	over := 0
-	for _, m := range tr.after[max(0, len(tr.after)-3):] {
+	for _, m := range tr.after[max(0, len(tr.after)-t.loop.options.SLO.Confirm):] {
 		if m.quantile > slo {
 			over++
 		}
 	}
 	switch {
-	case over >= 2 && !breaching(tr.before, slo):
+	case over >= t.loop.options.SLO.Confirm && !breaching(tr.before, slo):
 		return judgement{state: judgedRevert, why: fmt.Sprintf("p%g broke the SLO %v in %d windows; %s", 100*t.loop.options.Objective.Quantile, slo, over, why)}
 	case c.decided && c.difference > math.Log1p(o.Tolerance):
 		return judgement{state: judgedRevert, why: why}

@@ -38,7 +38,7 @@ type Options struct {
 	// that can be judged ([MinRounds]).
 	Rounds int
 	// Window is the length of a tuner's sample and of a point of the
-	// timeline; the default is 250 ms.
+	// timeline; the default is 125 ms.
 	Window time.Duration
 	// SLOFactor sets the SLO: that many times the median p90 of the base in
 	// the busiest phase. Default 2.
@@ -140,7 +140,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Window == 0 {
-		o.Window = 250 * time.Millisecond
+		o.Window = 125 * time.Millisecond
 	}
 	if o.SLOFactor == 0 {
 		o.SLOFactor = 2

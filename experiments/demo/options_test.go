@@ -32,7 +32,7 @@ func TestOptionsDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Rounds != MinRounds || got.Judged != "autotune" || got.Window != 250*time.Millisecond || got.SLOFactor != 2 {
+	if got.Rounds != MinRounds || got.Judged != "autotune" || got.Window != 125*time.Millisecond || got.SLOFactor != 2 {
 		t.Errorf("rounds %d, judged %q, window %v, factor %v", got.Rounds, got.Judged, got.Window, got.SLOFactor)
 	}
 	// What is promised: five minutes, set-up and changes of turn included,
@@ -66,7 +66,7 @@ func TestRunRefusesOptions(t *testing.T) {
 		{"a phase twice", func(o *Options) { o.Phases = append(DefaultPhases(), DefaultPhases()...) }, "taken"},
 		{"an unknown load", func(o *Options) { o.Phases = []Phase{{"p", "middle", 1, time.Second}} }, `load "middle"`},
 		{"no rate", func(o *Options) { o.Phases = []Phase{{"p", LoadLow, 0, time.Second}} }, "0 requests per second"},
-		{"a phase of two windows", func(o *Options) { o.Phases = []Phase{{"p", LoadLow, 1, time.Second / 2}} }, "at least four windows"},
+		{"a phase of two windows", func(o *Options) { o.Phases = []Phase{{"p", LoadLow, 1, time.Second / 4}} }, "at least four windows"},
 		{"negative rounds", func(o *Options) { o.Rounds = -1 }, "-1 rounds"},
 		{"a window too short", func(o *Options) { o.Window = time.Millisecond }, "at least 50ms"},
 		{"a factor that the base breaks", func(o *Options) { o.SLOFactor = 1 }, "more than 1"},

@@ -92,7 +92,7 @@ const (
 	// two loads: its cost belongs to neither.
 	aimdSteady = 0.2
 	// aimdBreaches is the number of windows in a row that confirm a breach.
-	aimdBreaches = 2
+	aimdBreaches = 3
 	// aimdSettled is the number of steady windows after which the setting
 	// found in a new band counts as what holds there.
 	aimdSettled = 3
@@ -197,7 +197,7 @@ func (p *AIMD) Decide(f model.Features) model.Decision {
 		return p.backOff(q, band, f)
 	}
 	if f.Quantile > f.Objective.SLO {
-		return hold(f, fmt.Sprintf("%s %v is above the SLO %v; one window does not confirm it", quantile(f), f.Quantile, f.Objective.SLO))
+		return hold(f, fmt.Sprintf("%s %v is above the SLO %v in %d windows; %d confirm it", quantile(f), f.Quantile, f.Objective.SLO, q.breaches, aimdBreaches))
 	}
 	if !band.confirmed {
 		return p.enter(q, band, f)
@@ -271,10 +271,10 @@ func (p *AIMD) learn(q *aimdQueue, f model.Features) {
 
 func (p *AIMD) rest(b *aimdBand, m *aimdMove) *aimdRest {
 	switch {
-	case m.purpose == model.PurposeSafety:
-		return &b.ceilRest
 	case m.up:
 		return &b.up
+	case m.purpose == model.PurposeSafety:
+		return &b.ceilRest
 	}
 	return &b.down
 }
@@ -317,11 +317,13 @@ func (p *AIMD) above(band *aimdBand, f model.Features, steps int) (flush time.Du
 	if f.Objective.SLO > 0 {
 		limit = min(limit, cur+time.Duration(aimdMargin*float64(f.Objective.SLO))-f.Quantile)
 	}
+	least := p.options.Min
 	next := cur + p.options.Step<<min(steps, 20)
-	switch entry := p.entry(band, f); {
-	case cur < entry:
+	switch {
+	case cur == 0:
 		// A retry begins further out: the first may have stopped at a hump.
-		next = entry << min(band.up.failures, 10)
+		next = p.entry(band, f) << min(band.up.failures, 10)
+		least = max(least, band.fruitful(f))
 	case steps > 0:
 		next = max(next, 2*cur)
 	}
@@ -329,7 +331,7 @@ func (p *AIMD) above(band *aimdBand, f model.Features, steps int) (flush time.Du
 		next = limit
 	}
 	next = wholeMicroseconds(min(next, limit))
-	return next, next > cur && next >= max(p.options.Min, band.fruitful(f)) && next-cur >= p.options.Step/2
+	return next, next > cur && next >= least && next-cur >= p.options.Step/2
 }
 
 // entry returns where a climb from interrupts begins.
@@ -374,7 +376,7 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %d more windows",
 			f.Active, rate(f.PacketRate), band.costWhy(f.Active), band.up.until-band.age))
 	}
-	if entry := p.entry(band, f); current(f.Active) < entry && entry > p.options.Max {
+	if current(f.Active) == 0 && p.entry(band, f) > p.options.Max {
 		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would poll about as often as interrupts do", rate(f.PacketRate), p.options.Max))
 	}
 	next, ok := p.above(band, f, 0)
@@ -389,19 +391,21 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 func (p *AIMD) backOff(q *aimdQueue, band *aimdBand, f model.Features) model.Decision {
 	cur := current(f.Active)
 	deferring := f.Active.Mode() != model.ModeSuspension
-	if deferring && f.Utilisation > aimdFull {
+	if deferring && (f.Utilisation > aimdFull || cur <= p.options.Min) {
 		next := wholeMicroseconds(min(max(cur+p.options.Step, p.entry(band, f)), p.options.Max))
 		if next <= cur || next < band.fruitful(f) || band.age < band.up.until {
-			return hold(f, fmt.Sprintf("%s %v is above the SLO %v at utilisation %.2f; a smaller timeout would add load", quantile(f), f.Quantile, f.Objective.SLO, f.Utilisation))
+			return hold(f, fmt.Sprintf("%s %v is above the SLO %v at utilisation %.2f; a smaller timeout would add load, and a larger one does not help", quantile(f), f.Quantile, f.Objective.SLO, f.Utilisation))
 		}
 		return p.propose(q, f, deferral(next), model.PurposeSafety,
-			fmt.Sprintf("%s %v is above the SLO %v and the CPU is %.0f%% busy; fewer polls at flush %v free it", quantile(f), f.Quantile, f.Objective.SLO, 100*f.Utilisation, next))
+			fmt.Sprintf("%s %v is above the SLO %v at utilisation %.2f; fewer polls at flush %v may free the CPU", quantile(f), f.Quantile, f.Objective.SLO, f.Utilisation, next))
 	}
-	if cur <= p.options.Min || band.age < band.ceilRest.until && band.ceilRest.failures > 0 && band.ceiling == cur {
+	if band.age < band.ceilRest.until && band.ceilRest.failures > 0 && band.ceiling == cur {
 		return hold(f, fmt.Sprintf("%s %v is above the SLO %v and %v leaves nothing to take back", quantile(f), f.Quantile, f.Objective.SLO, f.Active))
 	}
 	next := wholeMicroseconds(time.Duration(p.options.Backoff * float64(cur)))
-	if next < max(p.options.Min, p.options.Start) {
+	if next < max(p.options.Min, p.options.Start) || deferring && next < band.fruitful(f) {
+		// Between interrupts and the least that pays, both delay and cost are
+		// higher than at either.
 		next = p.options.Min
 	}
 	band.ceiling = cur

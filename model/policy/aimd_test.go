@@ -61,19 +61,34 @@ func TestAIMDClimbsFromStart(t *testing.T) {
 
 func TestAIMDBeginsWhereATimeoutGathersPackets(t *testing.T) {
 	p := parse(t, "aimd:start=20us,max=1ms")
-	if d := settle(p, 15_000, model.Settings{}); d.Settings.GROFlushTimeout != 100*us {
-		t.Errorf("at 15K packets/s began with %v, want 100us", d.Settings)
+	if d := settle(p, 16_000, model.Settings{}); d.Settings.GROFlushTimeout != 125*us {
+		t.Errorf("at 16K packets/s began with %v, want 125us", d.Settings)
 	}
 	p = parse(t, "aimd:start=20us,max=1ms")
 	d := settle(p, 10_000, model.Settings{})
 	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "SLO 250µs allow") {
-		t.Errorf("at 10K packets/s, where 150us would break the SLO, proposed %v: %s", d.Settings, d.Why)
+		t.Errorf("at 10K packets/s, where 200us would break the SLO, proposed %v: %s", d.Settings, d.Why)
+	}
+	p = parse(t, "aimd:max=400us")
+	for range 3 {
+		d = p.Decide(batches(40_000, 1.6))
+	}
+	if d.Settings.GROFlushTimeout != 80*us {
+		t.Errorf("at 40K packets/s in polls of 1.6 began with %v, want 80us", d.Settings)
 	}
 	p = parse(t, "aimd")
 	d = settle(p, 5_000, model.Settings{})
 	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "poll about as often as interrupts do") {
 		t.Errorf("at 5K packets/s proposed %v: %s", d.Settings, d.Why)
 	}
+}
+
+// batches returns features of plain interrupts whose polls find that many
+// packets each.
+func batches(rate, perPoll float64) model.Features {
+	f := features(rate, model.Settings{})
+	f.PacketsPerPoll = perPoll
+	return f
 }
 
 func TestAIMDDeferCountFollowsTheTimeout(t *testing.T) {
@@ -198,9 +213,10 @@ func TestAIMDBacksOffWhenTheSLOIsBroken(t *testing.T) {
 		purpose     model.Purpose
 	}{
 		{"by its factor", 100 * us, 0.5, 60 * us, model.PurposeSafety},
+		{"to interrupts rather than to what polls as often", 80 * us, 0.5, 0, model.PurposeSafety},
 		{"to interrupts below start", 30 * us, 0.5, 0, model.PurposeSafety},
 		{"upwards while the CPU is full", 100 * us, 0.9, 104 * us, model.PurposeSafety},
-		{"not at all from interrupts", 0, 0.5, 0, model.PurposeHold},
+		{"upwards from interrupts", 0, 0.5, 50 * us, model.PurposeSafety},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -211,8 +227,10 @@ func TestAIMDBacksOffWhenTheSLOIsBroken(t *testing.T) {
 			}
 			f := features(40_000, active)
 			f.Quantile, f.Utilisation = 400*us, tc.utilisation
-			if d := p.Decide(f); d.Purpose != model.PurposeHold {
-				t.Errorf("one window gave %v: %s", d.Settings, d.Why)
+			for range 2 {
+				if d := p.Decide(f); d.Purpose != model.PurposeHold {
+					t.Errorf("too few windows gave %v: %s", d.Settings, d.Why)
+				}
 			}
 			d := p.Decide(f)
 			if d.Purpose != tc.purpose || d.Settings.GROFlushTimeout != tc.want {

@@ -139,11 +139,11 @@ func (r *resting) fail() {
 func (r *resting) tick() { r.left = max(0, r.left-1) }
 
 // fruitful returns the smallest flush timeout that can save anything where
-// interrupts are only deferred: the timer then polls fewer than two times for
-// three polls that interrupts would start, and arming it costs more than an
-// interrupt does. perPoll is what packetsPerPoll returns.
+// interrupts are only deferred: its timer polls half as often as interrupts
+// would, since arming and firing it costs up to twice what an interrupt does.
+// perPoll is what packetsPerPoll returns.
 func fruitful(packetRate, perPoll float64) time.Duration {
-	const polls = 1.5
+	const polls = 2
 	d := polls * perPoll / packetRate * float64(time.Second)
 	if !(d < float64(math.MaxInt64/2)) {
 		return math.MaxInt64 / 2
