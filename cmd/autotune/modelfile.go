@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"autotune/model"
 	"autotune/model/policy"
+	"autotune/tuner"
 )
 
 // learns reports whether a policy has knowledge to keep in a file.
@@ -69,4 +73,49 @@ func saveModel(path string, p model.Policy) error {
 		return fmt.Errorf("write model: %w", errors.Join(err, os.Remove(file.Name())))
 	}
 	return nil
+}
+
+// modelEvery is how often a run writes its model: what a crash loses is no more
+// than that.
+const modelEvery = time.Minute
+
+// keptModel is a source behind which the model is written between two windows,
+// when nothing is being decided.
+type keptModel struct {
+	tuner.Source
+	path string
+	of   model.Policy
+	warn io.Writer
+	// written is when it was last, in the time of the samples; failed tells
+	// that the last attempt failed, which is said once.
+	written time.Duration
+	failed  bool
+}
+
+// keepModel puts the writing of the model behind what wrap makes of a source.
+func (c *runCmd) keepModel(wrap func(tuner.Source) tuner.Source, decide model.Policy, warn io.Writer) func(tuner.Source) tuner.Source {
+	if c.Model == "" {
+		return wrap
+	}
+	return func(source tuner.Source) tuner.Source {
+		return &keptModel{Source: wrap(source), path: c.Model, of: decide, warn: warn}
+	}
+}
+
+// Next implements [tuner.Source]. A model that cannot be written ends no run.
+func (k *keptModel) Next(ctx context.Context) (model.Sample, error) {
+	s, err := k.Source.Next(ctx)
+	switch {
+	case err != nil:
+	case k.written == 0:
+		k.written = s.At
+	case s.At-k.written >= modelEvery:
+		k.written = s.At
+		saving := saveModel(k.path, k.of)
+		if saving != nil && !k.failed {
+			fmt.Fprintf(k.warn, "%v; it is tried again every %v\n", saving, modelEvery)
+		}
+		k.failed = saving != nil
+	}
+	return s, err
 }

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"autotune/model"
 	"autotune/model/policy"
+	"autotune/tuner"
 )
 
 func TestModelFileIsWrittenAndReadBack(t *testing.T) {
@@ -55,5 +61,48 @@ func TestModelFileRefuses(t *testing.T) {
 		if !errors.As(err, &coded) || !strings.Contains(err.Error(), c.want) || coded.code != exitUsage {
 			t.Errorf("%s: %v, want one of wrong use with %q", name, err, c.want)
 		}
+	}
+}
+
+// ticks is a source of empty samples, 20 s apart.
+type ticks struct{ at time.Duration }
+
+func (s *ticks) Next(context.Context) (model.Sample, error) {
+	s.at += 20 * time.Second
+	return model.Sample{At: s.at}, nil
+}
+
+func TestModelFileIsWrittenEveryMinute(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.json")
+	p, err := policy.Parse("greybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var warn bytes.Buffer
+	c := runCmd{Model: path}
+	source := c.keepModel(func(s tuner.Source) tuner.Source { return s }, p, &warn)(&ticks{})
+	var written []int
+	for window := range 8 {
+		if _, err := source.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if os.Remove(path) == nil {
+			written = append(written, window)
+		}
+	}
+	if want := []int{3, 6}; !slices.Equal(written, want) {
+		t.Errorf("written before windows %v, want %v", written, want)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := source.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(warn.String(), "write model"); n != 1 {
+		t.Errorf("a directory that is gone was reported %d times, want once:\n%s", n, warn.String())
 	}
 }

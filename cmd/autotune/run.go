@@ -29,7 +29,7 @@ type runCmd struct {
 	Apps        []string      `help:"Applications that follow the settings: their epoll contexts prefer busy polling when the setting asks for it. comm=NAME, pid=N or cgroup=PATH; repeatable." placeholder:"SELECTOR" sep:"none"`
 	Apply       bool          `help:"Write to the kernel. Without it nothing is, and each line says what would be."`
 	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"aimd" placeholder:"SPEC"`
-	Model       string        `help:"File of what the policy learned: read at the start where it is there, written at the end. Only for policies that learn across runs (greybox)." type:"path" placeholder:"FILE"`
+	Model       string        `help:"File of what the policy learned: read at the start where it is there, written every minute and at the end. Only for policies that learn across runs (greybox)." type:"path" placeholder:"FILE"`
 	SLO         time.Duration `help:"Target for the delay." default:"250us" name:"slo"`
 	SLOQuantile float64       `help:"Which quantile of the delay is to meet the target." default:"0.99" name:"slo-quantile"`
 	Interval    time.Duration `help:"Length of a window." default:"1s"`
@@ -174,7 +174,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		everyHold: c.Verbose,
 		journal:   sinks,
 		budget:    float64(c.ProbeBudget),
-		wrap:      attend.wrap,
+		wrap:      c.keepModel(attend.wrap, decide, std.err),
 		contexts:  c.Placement != placeOff,
 		trace:     c.Trace,
 		rotation:  c.rotation(),
