@@ -65,7 +65,9 @@ func makeAIMD(a *arguments) (model.Policy, error) {
 	return NewAIMD(o), nil
 }
 
-// AIMD moves one variable, the flush timeout; the defer count follows from it.
+// AIMD moves one variable, the flush timeout; the defer count follows from it,
+// and so does the mode: suspension where an application is ready for it,
+// deferral elsewhere.
 //
 // While the SLO holds it climbs as long as the CPU per packet falls, or as long
 // as a climb has no verdict yet: near the bottom a larger timeout gains little
@@ -298,7 +300,7 @@ func (p *AIMD) goOn(q *aimdQueue, f model.Features) (model.Decision, bool) {
 		return hold(f, fmt.Sprintf("waiting for the verdict on %v, as far as the climb may go", m.at)), true
 	}
 	return model.Decision{
-		Settings: deferral(next),
+		Settings: settingsFor(modeFor(f), next, f),
 		Purpose:  model.PurposeCost,
 		Why: fmt.Sprintf("no verdict on %v against %v yet; going on to flush %v, since the gain grows with the timeout",
 			m.at, m.anchor, next),
@@ -356,7 +358,7 @@ func (p *AIMD) enter(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 // stepping down would stop half way.
 func (p *AIMD) tryInterrupts(q *aimdQueue, band *aimdBand, f model.Features) (model.Decision, bool) {
 	low := deferral(p.options.Min)
-	if current(f.Active) <= p.options.Min || band.age < band.down.until || f.CostPerPacket <= 0 {
+	if current(f.Active) <= p.options.Min || f.Suspension.Ready || band.age < band.down.until || f.CostPerPacket <= 0 {
 		return model.Decision{}, false
 	}
 	if c, ok := band.costs[low]; ok && band.age-c.age < aimdRecheck {
@@ -370,8 +372,8 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 	switch {
 	case f.CostPerPacket <= 0:
 		return hold(f, "the CPU cost is not known, so there is no reason to climb")
-	case f.Active.Mode() == model.ModeSuspension:
-		return hold(f, "interrupts are suspended by settings that are not this policy's")
+	case f.Active.Mode() == model.ModeSuspension && !f.Suspension.Ready:
+		return hold(f, "interrupts are suspended, and no application is seen to be ready for it")
 	case band.age < band.up.until:
 		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %d more windows",
 			f.Active, rate(f.PacketRate), band.costWhy(f.Active), band.up.until-band.age))
@@ -383,12 +385,15 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 	if !ok {
 		return hold(f, fmt.Sprintf("%v is as far as max %v and the SLO %v allow (%s %v)", f.Active, p.options.Max, f.Objective.SLO, quantile(f), f.Quantile))
 	}
-	return p.propose(q, f, deferral(next), model.PurposeCost,
+	return p.propose(q, f, settingsFor(modeFor(f), next, f), model.PurposeCost,
 		fmt.Sprintf("%s %v is within the SLO %v; trying flush %v for less than %v per packet", quantile(f), f.Quantile, f.Objective.SLO, next, f.CostPerPacket))
 }
 
 // backOff answers a confirmed breach.
 func (p *AIMD) backOff(q *aimdQueue, band *aimdBand, f model.Features) model.Decision {
+	if f.Suspension.Ready && f.Active.Mode() != model.ModeSuspension {
+		return p.suspend(q, band, f)
+	}
 	cur := current(f.Active)
 	deferring := f.Active.Mode() != model.ModeSuspension
 	if deferring && (f.Utilisation > aimdFull || cur <= p.options.Min) {
@@ -399,11 +404,13 @@ func (p *AIMD) backOff(q *aimdQueue, band *aimdBand, f model.Features) model.Dec
 		return p.propose(q, f, deferral(next), model.PurposeSafety,
 			fmt.Sprintf("%s %v is above the SLO %v at utilisation %.2f; fewer polls at flush %v may free the CPU", quantile(f), f.Quantile, f.Objective.SLO, f.Utilisation, next))
 	}
-	if band.age < band.ceilRest.until && band.ceilRest.failures > 0 && band.ceiling == cur {
+	if f.Suspension.Ready && cur <= p.floor() || band.age < band.ceilRest.until && band.ceilRest.failures > 0 && band.ceiling == cur {
 		return hold(f, fmt.Sprintf("%s %v is above the SLO %v and %v leaves nothing to take back", quantile(f), f.Quantile, f.Objective.SLO, f.Active))
 	}
 	next := wholeMicroseconds(time.Duration(p.options.Backoff * float64(cur)))
-	if next < max(p.options.Min, p.options.Start) || deferring && next < band.fruitful(f) {
+	if f.Suspension.Ready {
+		next = max(next, p.floor())
+	} else if next < max(p.options.Min, p.options.Start) || deferring && next < band.fruitful(f) {
 		// Between interrupts and the least that pays, both delay and cost are
 		// higher than at either.
 		next = p.options.Min
@@ -412,7 +419,7 @@ func (p *AIMD) backOff(q *aimdQueue, band *aimdBand, f model.Features) model.Dec
 	if band.ceilRest.until <= band.age {
 		band.ceilRest.fail(band.age, 0)
 	}
-	settings := deferral(next)
+	settings := settingsFor(modeFor(f), next, f)
 	if f.Active.Mode() == model.ModeSuspension && next > 0 {
 		settings.IRQSuspendTimeout = f.Active.IRQSuspendTimeout
 	}

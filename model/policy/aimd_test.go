@@ -329,3 +329,71 @@ func TestAIMDProposesWholeMicroseconds(t *testing.T) {
 		}
 	})
 }
+
+// ready returns features of a queue that an application can drive.
+func ready(rate float64, active model.Settings) model.Features {
+	f := features(rate, active)
+	f.Suspension = model.Readiness{Ready: true}
+	return f
+}
+
+func TestAIMDSuspendsWhereAnApplicationIsReady(t *testing.T) {
+	suspended := func(flush time.Duration) model.Settings {
+		return model.Settings{DeferHardIRQs: 100, GROFlushTimeout: flush, IRQSuspendTimeout: 20 * time.Millisecond}
+	}
+	late := func(f model.Features) model.Features {
+		f.Quantile = 400 * us
+		return f
+	}
+	tests := []struct {
+		name    string
+		window  model.Features
+		want    model.Settings
+		purpose model.Purpose
+	}{
+		{"for cost while the SLO holds", ready(40_000, model.Settings{}), suspended(20 * us), model.PurposeCost},
+		{"for safety where interrupts are late", late(ready(40_000, model.Settings{})), suspended(20 * us), model.PurposeSafety},
+		{"at few packets too", late(ready(5_000, model.Settings{})), suspended(20 * us), model.PurposeSafety},
+		{"instead of deferral that is late", late(ready(40_000, deferred(50*us))), suspended(20 * us), model.PurposeSafety},
+		{"with less timeout where that is late", late(ready(40_000, suspended(20*us))), suspended(12 * us), model.PurposeSafety},
+		{"and holds at the least", late(ready(40_000, suspended(8*us))), suspended(8 * us), model.PurposeHold},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			p := parse(t, "aimd")
+			var d model.Decision
+			for range 5 {
+				if d = p.Decide(tc.window); d.Purpose != model.PurposeHold {
+					break
+				}
+			}
+			if d.Settings != tc.want || d.Purpose != tc.purpose {
+				t.Errorf("proposed %v for %s (%s), want %v for %s", d.Settings, d.Purpose, d.Why, tc.want, tc.purpose)
+			}
+		})
+	}
+}
+
+// deferred is deferral alone.
+func deferred(flush time.Duration) model.Settings {
+	return model.Settings{DeferHardIRQs: 40, GROFlushTimeout: flush}
+}
+
+func TestAIMDRestsWhereSuspensionDidNotHelp(t *testing.T) {
+	p := parse(t, "aimd")
+	f := ready(40_000, model.Settings{})
+	f.Quantile = 400 * us
+	var d model.Decision
+	for n := 0; d.Purpose != model.PurposeSafety; n++ {
+		if d = p.Decide(f); n > 5 {
+			t.Fatalf("proposed nothing: %s", d.Why)
+		}
+	}
+	f.Outcome = model.Outcome{Verdict: model.VerdictReverted, To: d.Settings, Purpose: model.PurposeSafety}
+	for n := range 10 {
+		if d := p.Decide(f); d.Purpose != model.PurposeHold {
+			t.Fatalf("proposed %v again after %d windows: %s", d.Settings, n, d.Why)
+		}
+		f.Outcome = model.Outcome{}
+	}
+}

@@ -149,8 +149,13 @@ func (b *aimdBand) note(f model.Features, steady bool) {
 	c.mean += weight * (float64(f.CostPerPacket) - c.mean)
 }
 
-// fruitful is [fruitful] with what the band knows of plain interrupts.
+// fruitful is [fruitful] with what the band knows of plain interrupts. Under
+// suspension timers fire only where the application has gone to sleep, however
+// few packets come.
 func (b *aimdBand) fruitful(f model.Features) time.Duration {
+	if f.Suspension.Ready {
+		return gridStart
+	}
 	return fruitful(f.PacketRate, max(b.perPoll, packetsPerPoll(f)))
 }
 

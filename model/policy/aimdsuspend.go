@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"autotune/model"
+)
+
+// Suspends reports that suspension is proposed where applications are ready.
+func (p *AIMD) Suspends() bool { return true }
+
+// floor is the least flush timeout under suspension: plain interrupts would be
+// later, where the application drives the queue.
+func (p *AIMD) floor() time.Duration { return max(p.options.Min, gridStart) }
+
+// suspend answers a confirmed breach where an application could drive the queue
+// and does not: what delays there is not the timeout alone.
+func (p *AIMD) suspend(q *aimdQueue, band *aimdBand, f model.Features) model.Decision {
+	over := fmt.Sprintf("%s %v is above the SLO %v in %d windows", quantile(f), f.Quantile, f.Objective.SLO, q.breaches)
+	if until := max(band.up.until, band.ceilRest.until); band.age < until {
+		return hold(f, fmt.Sprintf("%s; suspension failed here and rests for %d more windows", over, until-band.age))
+	}
+	next := min(p.entry(band, f), p.options.Max)
+	if cur := current(f.Active); cur > 0 {
+		next = min(next, cur)
+	}
+	return p.propose(q, f, settingsFor(model.ModeSuspension, next, f), model.PurposeSafety,
+		fmt.Sprintf("%s; an application can drive the queue, with flush %v", over, next))
+}
