@@ -69,8 +69,11 @@ const (
 	batchTime = 25e-6 // s; the work during which packets gather
 	pollTime  = 4e-6  // s; the shortest time between two timer polls
 	// maxQueueing bounds u/(1-u): near capacity a window measures how long
-	// overload lasted, and no linear law holds.
-	maxQueueing = 20
+	// overload lasted, and no linear law holds. An application that polls by
+	// itself does not queue for the softirqs, and busy polling fills the CPU
+	// before packets do.
+	maxQueueing           = 20
+	maxQueueingSuspending = 6
 )
 
 // costRow returns the regressors of cost at a load in packets per second.
@@ -103,8 +106,11 @@ func costRow(mode greyboxMode, flush time.Duration, packetRate float64) (r bayes
 func delayRow(mode greyboxMode, flush time.Duration, packetRate, utilisation float64) (r bayes.Row) {
 	u := min(max(utilisation, 0), 1)
 	queueing := float64(maxQueueing)
+	if mode == suspending {
+		queueing = maxQueueingSuspending
+	}
 	if u < 1 {
-		queueing = min(maxQueueing, u/(1-u))
+		queueing = min(queueing, u/(1-u))
 	}
 	g := min(flush, longestFlush).Seconds() * 1e4
 	r.Set(delayScale, 1)

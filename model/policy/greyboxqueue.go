@@ -21,13 +21,27 @@ const (
 	greyboxShift = 9
 	// greyboxKeep is the share of what was learned that outlives a change.
 	greyboxKeep = 0.4
-	// A violation in a window whose load rose by more than greyboxJump adds to
-	// the caution, and quiet takes off, as with the margin. The load that
-	// caution looks at sinks to the present one within some
-	// greyboxPeakWindows.
+	// The caution is what it is worth, in CPUs, that no window breaks the SLO
+	// when load jumps to the highest of late: greyboxCaution at first, and less
+	// by one part in greyboxQuiet with each quiet window. A violation in a window
+	// whose load rose by more than greyboxJump adds greyboxCautionStep, up to
+	// greyboxCautionMost. The highest load of late sinks to the present one
+	// within some greyboxPeakWindows.
 	greyboxJump        = 0.1
-	greyboxCautionStep = 0.35
-	greyboxPeakWindows = 40
+	greyboxCaution     = 0.03
+	greyboxCautionStep = 0.01
+	greyboxCautionMost = 0.03
+	greyboxQuiet       = 150
+	greyboxPeakWindows = 100
+	// A quantile that is greyboxOdd errors and greyboxOddFactor above what was
+	// predicted, where load did not rise by more than greyboxJump, is taken for
+	// a disturbance of the host until the next window says the same.
+	greyboxOdd       = 6
+	greyboxOddFactor = 1.5
+	// A queue that was just met is prepared for the load that makes its CPU
+	// greyboxAhead busy, or for greyboxAheadMost times its own.
+	greyboxAhead     = 0.75
+	greyboxAheadMost = 4
 	// greyboxLate is the multiple of the SLO at which delays are censored.
 	greyboxLate = 8
 	// greyboxModeration is the relative error of a delay under the device's
@@ -52,9 +66,11 @@ type greyboxNoise struct {
 // observe adds a squared relative error; expected is the part of it that is not
 // noise.
 func (n *greyboxNoise) observe(square, expected float64) {
-	const longest = 25
+	// One window says no more of the noise than that: what is further off is a
+	// law that does not fit.
+	const longest, most = 25, 6
 	n.windows = min(n.windows+1, longest)
-	n.variance += (max(0, square-expected) - n.variance) / n.windows
+	n.variance += (max(0, min(square-expected, most*n.variance)) - n.variance) / n.windows
 	n.variance = max(n.variance, 1e-4)
 }
 
@@ -84,9 +100,12 @@ type greyboxQueue struct {
 	// margin is the number of standard deviations of a window's noise that are
 	// kept free below the SLO.
 	margin float64
-	// peak is the highest load of late, in packets per second, and caution how
-	// much of the way there is prepared for, 0 to 1.
+	// peak is the highest load of late, in packets per second, and caution what
+	// it is worth to be prepared for it, in CPUs.
 	peak, caution float64
+	// change is the relative change of load of the last window, and changed that
+	// of the one before.
+	change, changed float64
 	// full is the utilisation per CPU time of the queue's own packets: above 1
 	// where its CPU serves others too.
 	full float64
@@ -97,8 +116,13 @@ type greyboxQueue struct {
 	// proven counts the windows in a row that the models predicted within
 	// their error.
 	proven int
-	// bad counts the windows in a row above the SLO.
+	// bad counts the windows in a row above the SLO; odd tells that the last
+	// one was taken for a disturbance.
 	bad int
+	odd bool
+	// forced tells that what is in place was not expected to hold, for want of
+	// better.
+	forced bool
 	// held is the largest flush timeout, by mode, at which the SLO held.
 	held [greyboxModes]time.Duration
 	// rests are the moves that were refused or taken back.
@@ -137,6 +161,7 @@ func newGreyboxQueue(id model.Queue, priors greyboxPriors) *greyboxQueue {
 		costNoise:  greyboxNoise{variance: 0.03 * 0.03, windows: 4},
 		delayNoise: greyboxNoise{variance: 0.03 * 0.03, windows: 4},
 		margin:     greyboxMargin,
+		caution:    greyboxCaution,
 		full:       1,
 		rests:      make(map[greyboxMove]*greyboxRest),
 	}
@@ -146,57 +171,18 @@ func newGreyboxQueue(id model.Queue, priors greyboxPriors) *greyboxQueue {
 func (q *greyboxQueue) learn(f *model.Features) {
 	q.windows++
 	q.note = ""
-	q.peak = max(f.PacketRate, q.peak+(f.PacketRate-q.peak)/greyboxPeakWindows)
-	q.outcome(f)
+	q.expect(f)
 	mode, flush := greyboxModeOf(f.Active), current(f.Active)
-	// A window across a change of load describes neither load.
-	blur := 1 + 25*f.RateChange*f.RateChange
 	inside := true
-	if c := float64(f.CostPerPacket); c > 0 {
-		x := costRow(mode, flush, f.PacketRate)
-		mean, variance := q.cost.Predict(&x)
-		noise := q.costNoise.variance * blur
-		miss := math.Log(c) - mean
-		total := math.Sqrt(variance + noise)
-		z := miss / total
-		inside = math.Abs(z) <= greyboxClip
-		shifted := q.costShift.add(z)
-		if shifted {
-			q.cost.Keep(int(mode), greyboxKeep)
-			q.note = "its cost changed"
-		}
-		q.cost.Observe(int(mode), &x, math.Log(c), doubted(noise, total, z, shifted))
-		miss = max(-greyboxClip*total, min(greyboxClip*total, miss))
-		q.costNoise.observe(miss*miss/blur, variance/blur)
-		if u := f.Utilisation; u > 0 {
-			q.full += 0.2 * (min(20, u/(f.PacketRate*c*1e-9)) - q.full)
-		}
+	if f.CostPerPacket > 0 {
+		inside = q.learnCost(f, mode, flush)
 	}
 	if f.Quantile > 0 {
-		// How far beyond the SLO an overload goes follows no law.
-		l := min(micros(f.Quantile), greyboxLate*micros(f.Objective.SLO))
-		x := delayRow(mode, flush, f.PacketRate, q.utilisation(f))
-		mean, variance := q.delay.Predict(&x)
-		scale := max(mean, 10)
-		relative := q.delayNoise.variance
-		if mode == interrupting {
-			relative = max(relative, greyboxModeration*greyboxModeration)
-		}
-		noise := relative * scale * scale * blur
-		miss := l - mean
-		total := math.Sqrt(variance + noise)
-		z := miss / total
-		inside = inside && math.Abs(z) <= greyboxClip
-		shifted := q.delayShift.add(z)
-		if shifted {
-			q.delay.Keep(int(mode), greyboxKeep)
-			q.note = "its delay changed"
-		}
-		q.delay.Observe(int(mode), &x, l, doubted(noise, total, z, shifted))
-		miss = max(-greyboxClip*total, min(greyboxClip*total, miss))
-		if mode != interrupting {
-			q.delayNoise.observe(miss*miss/(scale*scale*blur), variance/(scale*scale*blur))
-		}
+		inside = q.learnDelay(f, mode, flush) && inside
+	}
+	q.outcome(f)
+	if q.odd {
+		return
 	}
 	if inside {
 		q.proven++
@@ -204,6 +190,90 @@ func (q *greyboxQueue) learn(f *model.Features) {
 		q.proven = 0
 	}
 	q.judge(f, mode, flush)
+}
+
+// blur returns by how much more a window across a change of load varies: it
+// describes neither load.
+func blur(f *model.Features) float64 { return 1 + 25*f.RateChange*f.RateChange }
+
+// learnCost takes what the window cost, and reports whether it was as predicted.
+func (q *greyboxQueue) learnCost(f *model.Features, mode greyboxMode, flush time.Duration) (inside bool) {
+	c := float64(f.CostPerPacket)
+	x := costRow(mode, flush, f.PacketRate)
+	mean, variance := q.cost.Predict(&x)
+	noise := q.costNoise.variance * blur(f)
+	miss := math.Log(c) - mean
+	total := math.Sqrt(variance + noise)
+	z := miss / total
+	shifted := q.costShift.add(z)
+	if shifted {
+		q.cost.Keep(int(mode), greyboxKeep)
+		q.note = "its cost changed"
+	}
+	q.cost.Observe(int(mode), &x, math.Log(c), doubted(noise, total, z, shifted))
+	miss = max(-greyboxClip*total, min(greyboxClip*total, miss))
+	q.costNoise.observe(miss*miss/blur(f), variance/blur(f))
+	if u := f.Utilisation; u > 0 {
+		q.full += 0.2 * (min(20, u/(f.PacketRate*c*1e-9)) - q.full)
+	}
+	return math.Abs(z) <= greyboxClip
+}
+
+// learnDelay takes the window's delay, and reports whether it was as predicted.
+// A disturbed window teaches nothing.
+func (q *greyboxQueue) learnDelay(f *model.Features, mode greyboxMode, flush time.Duration) (inside bool) {
+	// How far beyond the SLO an overload goes follows no law.
+	l := min(micros(f.Quantile), greyboxLate*micros(f.Objective.SLO))
+	x := delayRow(mode, flush, f.PacketRate, q.utilisation(f))
+	mean, variance := q.delay.Predict(&x)
+	scale := max(mean, 10)
+	relative := q.delayNoise.variance
+	if mode == interrupting {
+		relative = max(relative, greyboxModeration*greyboxModeration)
+	}
+	noise := relative * scale * scale * blur(f)
+	miss := l - mean
+	total := math.Sqrt(variance + noise)
+	z := miss / total
+	if q.disturbed(f, z, l/scale) {
+		return false
+	}
+	shifted := q.delayShift.add(z)
+	if shifted {
+		q.delay.Keep(int(mode), greyboxKeep)
+		q.note = "its delay changed"
+	}
+	q.delay.Observe(int(mode), &x, l, doubted(noise, total, z, shifted))
+	miss = max(-greyboxClip*total, min(greyboxClip*total, miss))
+	if mode != interrupting {
+		q.delayNoise.observe(miss*miss/(scale*scale*blur(f)), variance/(scale*scale*blur(f)))
+	}
+	return math.Abs(z) <= greyboxClip
+}
+
+// expect keeps the load to be prepared for.
+func (q *greyboxQueue) expect(f *model.Features) {
+	if q.peak == 0 {
+		q.peak = f.PacketRate
+		if u := q.utilisation(f); u > 0 {
+			q.peak *= max(1, min(greyboxAheadMost, greyboxAhead/u))
+		}
+	}
+	q.changed, q.change = q.change, f.RateChange
+	q.peak = max(f.PacketRate, q.peak+(f.PacketRate-q.peak)/greyboxPeakWindows)
+}
+
+// disturbed reports whether a delay that is off by z errors, and by a factor, is
+// the host's doing: a virtual machine that was held up shows such windows at
+// every setting. Of what the setting does, the next window says the same.
+func (q *greyboxQueue) disturbed(f *model.Features, z, factor float64) bool {
+	was := q.odd
+	q.odd = !was && q.bad == 0 && z > greyboxOdd && factor > greyboxOddFactor && f.RateChange <= greyboxJump
+	if was && z > greyboxClip {
+		// So the one before counts, too.
+		q.bad++
+	}
+	return q.odd
 }
 
 // doubted returns the variance of an observation that is off by z standard
@@ -231,17 +301,16 @@ func (q *greyboxQueue) judge(f *model.Features, mode greyboxMode, flush time.Dur
 	if q.bad >= 2 {
 		q.held[mode] = min(q.held[mode], flush)
 	}
-	if mode == interrupting && violated > 0 {
+	if q.forced || mode == interrupting && violated > 0 {
 		// Nothing that the margin governs was chosen.
 		return
 	}
-	if jumped := f.RateChange > greyboxJump; jumped || violated == 0 {
-		q.caution = max(0, min(1, q.caution+greyboxCautionStep*(violated-greyboxViolations)))
-		if jumped {
-			// The load did it, not the noise.
-			return
-		}
+	if f.RateChange > greyboxJump {
+		// The load did it, not the noise.
+		q.caution = max(q.caution, min(greyboxCautionMost, q.caution+violated*greyboxCautionStep))
+		return
 	}
+	q.caution -= q.caution / greyboxQuiet
 	q.margin = max(greyboxMarginLow, min(greyboxMarginHigh, q.margin+greyboxMarginStep*(violated-greyboxViolations)))
 }
 
@@ -271,6 +340,10 @@ func (q *greyboxQueue) outcome(f *model.Features) {
 			const trialError = 0.1
 			x := costRow(greyboxModeOf(f.Outcome.To), current(f.Outcome.To), p.rate)
 			q.cost.Observe(int(greyboxModeOf(f.Outcome.To)), &x, math.Log(p.cost*max(0.1, 1+c)), trialError*trialError)
+		}
+		if q.odd && f.Outcome.CostChange <= 0 {
+			// It was the host, not the move.
+			break
 		}
 		// What cost half a window more is not tried again for fifty.
 		q.rest(p.move, max(8, int(100*f.Outcome.CostChange)))

@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"autotune/model"
+)
+
+// greyboxPlan is a setting with what is predicted of it.
+type greyboxPlan struct {
+	mode  greyboxMode
+	flush time.Duration
+	// cost is in ns per packet; costError relative to it, without the noise of
+	// a window.
+	cost, costError float64
+	// delay is in us; bound has the margin on top.
+	delay, delayError, bound float64
+	// unknown is the error of delay without the noise of a window.
+	unknown              float64
+	utilisation, busiest float64
+	score                float64
+}
+
+// promise is the delay if the optimistic side of the belief is right; the longer
+// the SLO is broken, the more optimistic.
+func (c *greyboxChoice) promise(g *greyboxPlan) float64 {
+	const patience = 4 // windows
+	late := float64(c.q.bad) / patience
+	return (g.delay - g.unknown*(1+late)) / (1 + late/2)
+}
+
+// plan predicts a setting.
+func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan {
+	out := greyboxPlan{mode: mode, flush: flush}
+	x := costRow(mode, flush, c.rate)
+	mean, variance := c.q.cost.Predict(&x)
+	out.cost, out.costError = math.Exp(min(mean, 30)), math.Sqrt(variance)
+	out.utilisation = c.q.full * c.rate * out.cost * 1e-9
+	out.busiest = out.utilisation * (1 + min(greyboxBusier, out.costError))
+	x = delayRow(mode, flush, c.rate, out.utilisation)
+	mean, variance = c.q.delay.Predict(&x)
+	out.delay = max(mean, 1)
+	noise := c.q.delayNoise.variance * out.delay * out.delay
+	out.unknown = math.Sqrt(variance)
+	out.delayError = math.Sqrt(variance + noise)
+	out.bound = out.delay + math.Sqrt(greyboxIgnorance*greyboxIgnorance*variance+c.q.margin*c.q.margin*noise)
+	switch c.p.options.Goal {
+	case GoalLatency:
+		out.score = out.delay
+	case GoalBalanced:
+		out.score = out.cost + float64(c.p.options.Price)*out.delay
+	case GoalCPU:
+		out.score = out.cost * math.Exp(-greyboxOptimism*out.costError)
+	}
+	if c.peak > c.rate && c.p.options.Goal != GoalLatency {
+		out.score += c.q.caution / c.rate * 1e9 * c.lateAtPeak(mode, flush)
+	}
+	return out
+}
+
+// lateAtPeak returns the probability that the SLO breaks if load jumps to what
+// is prepared for.
+func (c *greyboxChoice) lateAtPeak(mode greyboxMode, flush time.Duration) float64 {
+	x := costRow(mode, flush, c.peak)
+	logCost, _ := c.q.cost.Predict(&x)
+	u := c.q.full * c.peak * math.Exp(min(logCost, 30)) * 1e-9
+	if u > c.cap(mode) {
+		return 1
+	}
+	x = delayRow(mode, flush, c.peak, u)
+	mean, variance := c.q.delay.Predict(&x)
+	return above(mean+greyboxIgnorance*math.Sqrt(variance), math.Sqrt(c.q.delayNoise.variance)*mean, greyboxUse*c.slo)
+}
+
+// above returns the probability that a normal variable exceeds a limit.
+func above(mean, deviation, limit float64) float64 {
+	return 0.5 * math.Erfc((limit-mean)/(math.Sqrt2*max(deviation, 1e-9)))
+}
+
+// cap returns the utilisation that a plan must stay below.
+func (c *greyboxChoice) cap(mode greyboxMode) float64 {
+	limit := greyboxFullDeferring
+	if mode == suspending {
+		limit = greyboxFullSuspending
+	}
+	if c.p.options.Goal == GoalLatency {
+		limit = min(limit, c.p.options.CPU)
+	}
+	return limit
+}
+
+// excess returns by how much a plan is predicted to violate; zero where it
+// should hold.
+func (c *greyboxChoice) excess(g *greyboxPlan, use float64) float64 {
+	full := max(0, g.busiest-c.cap(g.mode))
+	return max(0, g.bound/(use*c.slo)-1) + greyboxFullPrice*full*full
+}
+
+// harm returns how many windows a plan violates, as a share, if all is as
+// predicted or, of what is not known, somewhat worse, and by how much.
+func (c *greyboxChoice) harm(g *greyboxPlan) float64 {
+	full := max(0, g.utilisation-c.cap(g.mode))
+	delay := g.delay + g.unknown
+	late := above(delay, math.Sqrt(c.q.delayNoise.variance)*delay, c.slo)
+	return late + max(0, delay/c.slo-1) + greyboxFullPrice*full*full
+}
+
+func (c *greyboxChoice) forecast(g *greyboxPlan) *model.Forecast {
+	if !(g.cost > 0) || g.cost > 1e12 || g.delay > 1e12 {
+		return nil
+	}
+	const further = 1.25
+	other := *c
+	other.peak = 0
+	other.rate *= further
+	more := other.plan(g.mode, g.flush)
+	return &model.Forecast{
+		PacketRate:      c.rate,
+		CostPerPacket:   time.Duration(g.cost),
+		CostError:       math.Sqrt(g.costError*g.costError + c.q.costNoise.variance),
+		Delay:           time.Duration(g.delay * 1e3),
+		DelayError:      time.Duration(min(g.delayError, 1e12) * 1e3),
+		CostElasticity:  math.Log(more.cost/g.cost) / math.Log(further),
+		DelayElasticity: math.Log(more.delay/g.delay) / math.Log(further),
+		Utilisation:     g.utilisation,
+	}
+}

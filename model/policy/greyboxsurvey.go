@@ -1,0 +1,147 @@
+package policy
+
+import "time"
+
+// greyboxEntry is the share of what the delay with interrupts leaves of the SLO
+// that the first flush timeout may use up.
+const greyboxEntry = 0.9
+
+// limit returns how far up a mode's flush timeout may go.
+func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
+	held := c.q.held[mode]
+	for m, h := range c.q.held {
+		// What holds with one loop is near what holds with another, where the
+		// present setting is taken as the start.
+		if greyboxMode(m) != interrupting && greyboxMode(m) == c.now.mode {
+			held = max(held, min(h, c.now.flush))
+		}
+	}
+	step := greyboxStep
+	if c.q.proven < greyboxProven {
+		step = greyboxFirst
+	}
+	first := c.p.options.Start
+	if c.now.mode == interrupting && mode == deferring {
+		// Deferral adds its timeout to the delay at most, so what fits into the
+		// SLO beside the present delay can be tried at once: short timeouts can
+		// cost more than interrupts, and long ones less.
+		first = max(first, time.Duration(greyboxEntry*float64(c.f.Objective.SLO-c.f.Quantile)))
+	}
+	return min(c.p.options.Max, max(first, time.Duration(step*float64(held))))
+}
+
+// survey predicts the settings that may be chosen: all, or those near the
+// present flush timeout.
+func (c *greyboxChoice) survey(all bool) {
+	c.consider(interrupting, 0)
+	for _, mode := range []greyboxMode{suspending, deferring} {
+		if mode == suspending && !c.f.Suspension.Ready {
+			continue
+		}
+		low, high := time.Duration(0), c.limit(mode)
+		far := high
+		if c.q.proven >= greyboxProven && (c.q.windows < greyboxLookAlways || (c.q.windows+c.q.queue.Index)%greyboxLookEvery == 0) {
+			far = c.p.options.Max
+		}
+		looked := high
+		if !all && c.now.mode != interrupting {
+			low = time.Duration(float64(c.now.flush) / 1.3)
+		}
+		for _, flush := range c.p.grid {
+			if flush > high && flush <= far && (float64(flush) >= greyboxFirst*float64(looked) || flush == c.p.options.Max) {
+				c.look(mode, flush, high)
+				looked = flush
+			}
+			if flush < low || flush > high {
+				continue
+			}
+			if mode != c.now.mode || flush != c.now.flush {
+				c.consider(mode, flush)
+			}
+		}
+	}
+}
+
+// look predicts a setting that is out of reach. Where it should hold and beats
+// all that are in reach, the way there is worth going.
+func (c *greyboxChoice) look(mode greyboxMode, flush, high time.Duration) {
+	if c.resting(mode, flush > c.now.flush) {
+		return
+	}
+	g := c.plan(mode, flush)
+	if c.worthTrying(&g) && (!c.foundFar || g.score < c.far.score) {
+		c.far, c.foundFar, c.reach = g, true, c.onGrid(high)
+	}
+}
+
+// worthTrying reports whether a plan may be tried under the eyes of the guards:
+// they see to the CPU, in one window.
+func (c *greyboxChoice) worthTrying(g *greyboxPlan) bool {
+	return g.bound <= greyboxUse*c.slo && g.utilisation <= max(c.cap(g.mode), greyboxTried)
+}
+
+func (c *greyboxChoice) resting(mode greyboxMode, up bool) bool {
+	r, ok := c.q.rests[greyboxMove{mode, up, octave(c.f.PacketRate)}]
+	return ok && c.q.windows < r.until
+}
+
+func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
+	if mode == c.now.mode && flush == c.now.flush {
+		return
+	}
+	g := c.plan(mode, flush)
+	rests := c.resting(mode, flush > c.now.flush)
+	if rests && c.q.bad < 2 {
+		return
+	}
+	if mode != suspending && c.now.mode == deferring && flush < c.now.flush && c.f.Utilisation > fullCPU && g.utilisation > greyboxFullRefused {
+		// The timers would be the load.
+		return
+	}
+	if c.now.mode == interrupting && mode == deferring {
+		c.enter(&g)
+	}
+	excess := c.excess(&g, c.use)
+	if !rests && (!c.foundHope || c.promise(&g) < c.promise(&c.hope)) {
+		c.hope, c.foundHope = g, true
+	}
+	if !c.foundSafest || c.harm(&g) < c.harm(&c.safest) || c.harm(&g) == c.harm(&c.safest) && g.score < c.safest.score {
+		c.safest, c.foundSafest = g, true
+	}
+	if excess > 0 {
+		if g.score < c.now.score && (c.binding == "" || g.score > c.bounds.score) {
+			c.bounds = g
+			c.binding = "the SLO"
+			if g.busiest > c.cap(g.mode) {
+				c.binding = "the CPU"
+			}
+		}
+		return
+	}
+	if !c.foundBest || g.score < c.best.score {
+		c.best, c.foundBest = g, true
+	}
+}
+
+// enter tightens what is predicted of a first deferral by what needs no model: a
+// packet waits for the timer by the flush timeout at most, and what costs no
+// more does not fill the CPU further.
+func (c *greyboxChoice) enter(g *greyboxPlan) {
+	if c.f.Quantile <= c.f.Objective.SLO {
+		g.bound = min(g.bound, micros(c.f.Quantile+g.flush))
+	}
+	if g.utilisation <= c.now.utilisation {
+		g.busiest = min(g.busiest, c.cap(g.mode))
+	}
+}
+
+// onGrid returns the largest timeout of the grid that is not above flush.
+func (c *greyboxChoice) onGrid(flush time.Duration) time.Duration {
+	out := c.p.grid[0]
+	for _, g := range c.p.grid {
+		if g <= flush {
+			out = g
+		}
+	}
+	return out
+}
