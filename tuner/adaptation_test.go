@@ -190,7 +190,7 @@ func TestPlantMatchesItsMeasurements(t *testing.T) {
 		{highLoad, deferralOf(200 * us), 235},
 	}
 	for _, tc := range tests {
-		share, _ := busy(tc.rate, tc.settings)
+		share, _ := newPlant(1, time.Second, 0, nil).busy(tc.rate, tc.settings)
 		if got := share * 400; got < 0.9*tc.ticks || got > 1.1*tc.ticks {
 			t.Errorf("%v at %v packets/s takes %.0f ticks, measured were %.0f", tc.settings, tc.rate, got, tc.ticks)
 		}

@@ -36,8 +36,12 @@ type plant struct {
 	// perRequest is the packets for each request; the load is in requests.
 	perRequest float64
 	quantile   float64
-	changes    []change
-	writes     int
+	// fireCost is what a timer's fire takes at 5K and 40K requests/s.
+	fireCost [2]float64
+	changes  []change
+	// stalled counts the windows that the host held up.
+	stalled int
+	writes  int
 }
 
 type change struct {
@@ -53,6 +57,7 @@ type plantNoise struct {
 	outliers float64 // windows whose cost is off by 10 to 20%
 	gaps     float64 // windows in which 3% of the packets wait for 5 ms
 	stolen   float64 // windows of which the hypervisor takes 30 ms
+	stalls   float64 // windows in which 20% of the packets wait for 5 ms
 }
 
 func hostNoise() plantNoise {
@@ -66,7 +71,7 @@ func newPlant(seed uint64, window, end time.Duration, load func(time.Duration) f
 		load:   load, window: window, end: end, noise: hostNoise(),
 		spent: map[float64]float64{}, idle: map[float64]float64{}, packets: map[float64]float64{},
 		over: map[float64]int{}, windows: map[float64]int{},
-		slo: 450 * time.Microsecond, quantile: 0.9, perRequest: 1,
+		slo: 450 * time.Microsecond, quantile: 0.9, perRequest: 1, fireCost: [2]float64{fireCost, fireCost},
 	}
 }
 
@@ -74,7 +79,7 @@ const fireCost = 20.5e-6
 
 // busy returns the share of the CPU that a load takes under settings, and the
 // time between polls.
-func busy(rate float64, s model.Settings) (share, period float64) {
+func (p *plant) busy(rate float64, s model.Settings) (share, period float64) {
 	// Per packet, from 35 us when each comes alone to 21.5 us at 40K.
 	if s.Mode() == model.ModeInterrupts {
 		return min(1, rate*interpolate(rate, 35e-6, 21.5e-6)), 0
@@ -84,8 +89,9 @@ func busy(rate float64, s model.Settings) (share, period float64) {
 	if rate > 10_000 {
 		perPacket += 0.6e-6 * math.Max(0, 1-g/200e-6)
 	}
-	period = g + fireCost
-	return min(1, rate*perPacket+fireCost/period), period
+	fire := interpolate(rate, p.fireCost[0], p.fireCost[1])
+	period = g + fire
+	return min(1, rate*perPacket+fire/period), period
 }
 
 func interpolate(rate, at5K, at40K float64) float64 {
@@ -101,12 +107,16 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 	var packets, cpu, share float64
 	delay := &model.Histogram{}
 	gap := p.random.Float64() < p.noise.gaps
+	stall := p.noise.stalls > 0 && p.random.Float64() < p.noise.stalls
+	if stall {
+		p.stalled++
+	}
 	for i := range 10 {
 		at := p.now + p.window*time.Duration(i)/10
 		rate := p.load(at)
 		span := p.window.Seconds() / 10
-		u, period := busy(rate, p.active)
-		base, _ := busy(rate, model.Settings{})
+		u, period := p.busy(rate, p.active)
+		base, _ := p.busy(rate, model.Settings{})
 		p.spent[rate] += u * span
 		p.idle[rate] += base * span
 		n := rate*span + math.Sqrt(rate*span)*p.random.NormFloat64()
@@ -124,6 +134,9 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 		for range int(requests / 4) {
 			d := median*math.Exp(0.5*p.random.NormFloat64()) + period*p.random.Float64()
 			if gap && p.random.Float64() < 0.03 {
+				d += 5e-3 * p.random.Float64()
+			}
+			if stall && p.random.Float64() < 0.2 {
 				d += 5e-3 * p.random.Float64()
 			}
 			delay.Add(time.Duration(d*1e9), 1)
