@@ -93,6 +93,7 @@ type greyboxChoice struct {
 	// violate least; they are valid if found.
 	best, safest           greyboxPlan
 	foundBest, foundSafest bool
+	leastHarm              float64
 	// hope is the plan of which the delay may be the least.
 	hope      greyboxPlan
 	foundHope bool

@@ -53,7 +53,7 @@ func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan 
 	case GoalCPU:
 		out.score = out.cost * math.Exp(-greyboxOptimism*out.costError)
 	}
-	if c.peak > c.rate && c.p.options.Goal != GoalLatency {
+	if c.peak > c.rate && c.q.caution > greyboxCautionLeast && c.p.options.Goal != GoalLatency {
 		out.score += c.q.caution / c.rate * 1e9 * c.lateAtPeak(mode, flush)
 	}
 	return out

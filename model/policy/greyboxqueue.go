@@ -31,8 +31,10 @@ const (
 	greyboxCaution     = 0.03
 	greyboxCautionStep = 0.01
 	greyboxCautionMost = 0.03
-	greyboxQuiet       = 150
-	greyboxPeakWindows = 100
+	// Below greyboxCautionLeast it is not worth to be reckoned with.
+	greyboxCautionLeast = 0.001
+	greyboxQuiet        = 150
+	greyboxPeakWindows  = 100
 	// A quantile that is greyboxOdd errors and greyboxOddFactor above what was
 	// predicted, where load did not rise by more than greyboxJump, is taken for
 	// a disturbance of the host until the next window says the same.

@@ -105,8 +105,8 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 	if !rests && (!c.foundHope || c.promise(&g) < c.promise(&c.hope)) {
 		c.hope, c.foundHope = g, true
 	}
-	if !c.foundSafest || c.harm(&g) < c.harm(&c.safest) || c.harm(&g) == c.harm(&c.safest) && g.score < c.safest.score {
-		c.safest, c.foundSafest = g, true
+	if harm := c.harm(&g); !c.foundSafest || harm < c.leastHarm || harm == c.leastHarm && g.score < c.safest.score {
+		c.safest, c.foundSafest, c.leastHarm = g, true, harm
 	}
 	if excess > 0 {
 		if g.score < c.now.score && (c.binding == "" || g.score > c.bounds.score) {
