@@ -89,6 +89,9 @@ type greyboxChoice struct {
 	use float64
 	slo float64
 	now greyboxPlan
+	// all tells that all settings are looked at, since what is in place should
+	// not stay; safest and hope are found only then.
+	all bool
 	// best is the cheapest plan that should hold, safest the one predicted to
 	// violate least; they are valid if found.
 	best, safest           greyboxPlan
@@ -116,6 +119,7 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxCh
 		c.use = greyboxUseAfter
 	}
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))
+	c.price(&c.now)
 	if u := f.Utilisation; u >= 0 {
 		// What it is needs no prediction.
 		c.now.utilisation = u * c.rate / f.PacketRate

@@ -53,10 +53,15 @@ func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan 
 	case GoalCPU:
 		out.score = out.cost * math.Exp(-greyboxOptimism*out.costError)
 	}
-	if c.peak > c.rate && c.q.caution > greyboxCautionLeast && c.p.options.Goal != GoalLatency {
-		out.score += c.q.caution / c.rate * 1e9 * c.lateAtPeak(mode, flush)
-	}
 	return out
+}
+
+// price adds to a plan's score what it is worth to be prepared for a jump of the
+// load.
+func (c *greyboxChoice) price(g *greyboxPlan) {
+	if c.peak > c.rate && c.q.caution > greyboxCautionLeast && c.p.options.Goal != GoalLatency {
+		g.score += c.q.caution / c.rate * 1e9 * c.lateAtPeak(g.mode, g.flush)
+	}
 }
 
 // lateAtPeak returns the probability that the SLO breaks if load jumps to what

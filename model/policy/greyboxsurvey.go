@@ -33,6 +33,7 @@ func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
 // survey predicts the settings that may be chosen: all, or those near the
 // present flush timeout.
 func (c *greyboxChoice) survey(all bool) {
+	c.all = all
 	c.consider(interrupting, 0)
 	for _, mode := range []greyboxMode{suspending, deferring} {
 		if mode == suspending && !c.f.Suspension.Ready {
@@ -69,7 +70,11 @@ func (c *greyboxChoice) look(mode greyboxMode, flush, high time.Duration) {
 		return
 	}
 	g := c.plan(mode, flush)
-	if c.worthTrying(&g) && (!c.foundFar || g.score < c.far.score) {
+	if !c.worthTrying(&g) || c.foundFar && g.score >= c.far.score {
+		return
+	}
+	c.price(&g)
+	if !c.foundFar || g.score < c.far.score {
 		c.far, c.foundFar, c.reach = g, true, c.onGrid(high)
 	}
 }
@@ -102,11 +107,8 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 		c.enter(&g)
 	}
 	excess := c.excess(&g, c.use)
-	if !rests && (!c.foundHope || c.promise(&g) < c.promise(&c.hope)) {
-		c.hope, c.foundHope = g, true
-	}
-	if harm := c.harm(&g); !c.foundSafest || harm < c.leastHarm || harm == c.leastHarm && g.score < c.safest.score {
-		c.safest, c.foundSafest, c.leastHarm = g, true, harm
+	if c.all {
+		c.lastResort(&g, rests)
 	}
 	if excess > 0 {
 		if g.score < c.now.score && (c.binding == "" || g.score > c.bounds.score) {
@@ -118,8 +120,22 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 		}
 		return
 	}
+	if c.foundBest && g.score >= c.best.score {
+		return
+	}
+	c.price(&g)
 	if !c.foundBest || g.score < c.best.score {
 		c.best, c.foundBest = g, true
+	}
+}
+
+// lastResort keeps what is to be done where nothing is predicted to hold.
+func (c *greyboxChoice) lastResort(g *greyboxPlan, rests bool) {
+	if !rests && (!c.foundHope || c.promise(g) < c.promise(&c.hope)) {
+		c.hope, c.foundHope = *g, true
+	}
+	if harm := c.harm(g); !c.foundSafest || harm < c.leastHarm || harm == c.leastHarm && g.score < c.safest.score {
+		c.safest, c.foundSafest, c.leastHarm = *g, true, harm
 	}
 }
 
