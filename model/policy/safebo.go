@@ -71,7 +71,10 @@ func safeBOKind() Kind {
 type SafeBO struct {
 	options SafeBOOptions
 	choices []time.Duration
+	kernel  *safeKernel
 	queues  map[banditKey]*safeQueue
+	// outlook is that of the decision being made.
+	outlook safeOutlook
 }
 
 const (
@@ -81,9 +84,12 @@ const (
 	// number of windows that its mean goes over.
 	safeLoad = 0.15
 	safeMean = 6
-	// safeDelayNoise and safeCostNoise are the variances of a point.
-	safeDelayNoise = 0.06 * 0.06
-	safeCostNoise  = 0.02 * 0.02
+	// safeDelayVariance and safeCostVariance are those of the functions, and
+	// safeNoise the variance of a point as a share of them: its deviation is
+	// 5.6% of the delay and 2.4% of the cost.
+	safeDelayVariance = 0.7 * 0.7
+	safeCostVariance  = 0.3 * 0.3
+	safeNoise         = 0.0064
 	// safeOptimism is the number of standard deviations below the mean that
 	// cost is taken to be.
 	safeOptimism = 0.5
@@ -98,15 +104,19 @@ const (
 	safeApart = 20
 	// safeRecent is the number of windows whose points outlive a surprise.
 	safeRecent = 4
+	// safeViews is the number of loads for which positions are kept.
+	safeViews = 6
+	// safeDelay and safeCost are the outputs of the process.
+	safeDelay, safeCost = 0, 1
 )
 
 type safeCell struct{ choice, load int }
 
-// safeQueue is what is known of one queue in one mode. Points of both processes
-// have the same positions.
+// safeQueue is what is known of one queue in one mode.
 type safeQueue struct {
-	delay, cost *gp.Process
-	cells       map[safeCell]int
+	// process has the logarithms of delay, relative to the SLO, and of cost.
+	process *gp.Process
+	cells   map[safeCell]int
 	// of, seen and last are by point: its cell, its windows, and the last.
 	of         []safeCell
 	seen, last []int
@@ -114,11 +124,22 @@ type safeQueue struct {
 	// load and base are the logarithms of the first window's load and cost.
 	load, base float64
 	surprises  int
+	// views are the positions of the loads looked at last, the last one first.
+	views []safeView
+}
+
+// safeView is the choices at one load. A position is of that load where it is
+// placed, and of an earlier one otherwise.
+type safeView struct {
+	load      int
+	positions []*gp.Position
+	placed    []bool
 }
 
 // NewSafeBO returns a SafeBO policy. Options are not checked; [Parse] does.
 func NewSafeBO(o SafeBOOptions) *SafeBO {
-	return &SafeBO{options: o, choices: choices(o.Max), queues: make(map[banditKey]*safeQueue)}
+	all := choices(o.Max)
+	return &SafeBO{options: o, choices: all, kernel: newSafeKernel(all), queues: make(map[banditKey]*safeQueue)}
 }
 
 // Name implements [model.Policy].
@@ -130,26 +151,98 @@ func (p *SafeBO) Name() string {
 // Suspends reports that suspension is proposed where applications are ready.
 func (p *SafeBO) Suspends() bool { return true }
 
-func newSafeQueue(f model.Features) *safeQueue {
-	// Delay follows timeout over a factor of e and load over two; the third
-	// dimension sets plain interrupts apart. Not known, a delay is at the SLO
-	// and so not safe.
-	lengths := []float64{1, 0.7, 1}
+func newSafeQueue(f model.Features, kernel gp.Kernel) *safeQueue {
+	// Not known, a delay is at the SLO and so not safe.
 	return &safeQueue{
-		delay: gp.New(gp.Matern52{Variance: 0.7 * 0.7, Lengths: lengths}, 0, safeDelayNoise),
-		cost:  gp.New(gp.Matern52{Variance: 0.3 * 0.3, Lengths: lengths}, 0, safeCostNoise),
-		cells: make(map[safeCell]int),
-		load:  math.Log(f.PacketRate),
-		base:  math.Log(float64(f.CostPerPacket)),
+		process: gp.New(kernel, safeNoise, gp.Output{Variance: safeDelayVariance}, gp.Output{Variance: safeCostVariance}),
+		cells:   make(map[safeCell]int),
+		load:    math.Log(f.PacketRate),
+		base:    math.Log(float64(f.CostPerPacket)),
 	}
 }
 
-// position returns where a flush timeout lies at a load.
-func (q *safeQueue) position(flush time.Duration, load float64) []float64 {
-	if flush <= 0 {
-		return []float64{0, load, safeApart}
+// bin numbers the loads that are told apart.
+func (q *safeQueue) bin(packetRate float64) int {
+	return int(math.Round(max(-4, min(math.Log(packetRate)-q.load, 4)) / safeLoad))
+}
+
+// place returns where a choice lies at a load, for [safeKernel].
+func place(choice, load int) [2]float64 { return [2]float64{float64(choice), float64(load)} }
+
+// safeReach is how many loads apart two points still tell of each other.
+const safeReach = 64
+
+// safeKernel is a Matern kernel between the numbers of choices and loads. All
+// queues have the same, so that each correlation is computed once.
+type safeKernel struct {
+	choices int
+	// table is by the two choices, then by how far apart the loads are.
+	table []float64
+}
+
+func newSafeKernel(choices []time.Duration) *safeKernel {
+	// Delay follows timeout over a factor of e and load over two; the third
+	// dimension sets plain interrupts apart.
+	law := gp.Matern52{1, 0.7, 1}
+	where := func(choice, load int) []float64 {
+		z := float64(load) * safeLoad
+		if choices[choice] <= 0 {
+			return []float64{0, z, safeApart}
+		}
+		return []float64{math.Log(float64(choices[choice]) / float64(gridStart)), z, 0}
 	}
-	return []float64{math.Log(float64(flush) / float64(gridStart)), load, 0}
+	k := &safeKernel{choices: len(choices)}
+	for i := range choices {
+		for j := range choices {
+			for apart := range safeReach {
+				k.table = append(k.table, law.Correlation(where(i, 0), where(j, apart)))
+			}
+		}
+	}
+	return k
+}
+
+// Correlation implements [gp.Kernel].
+func (k *safeKernel) Correlation(x, y []float64) float64 {
+	apart := int(math.Abs(x[1] - y[1]))
+	if apart >= safeReach {
+		return 0
+	}
+	return k.table[(int(x[0])*k.choices+int(y[0]))*safeReach+apart]
+}
+
+// at returns the choices at a load.
+func (q *safeQueue) at(load, choices int) *safeView {
+	i := slices.IndexFunc(q.views, func(v safeView) bool { return v.load == load })
+	var v safeView
+	switch {
+	case i >= 0:
+		v = q.views[i]
+	case len(q.views) < safeViews:
+		i, v = len(q.views), safeView{load, make([]*gp.Position, choices), make([]bool, choices)}
+		q.views = append(q.views, v)
+	default:
+		i = len(q.views) - 1
+		v = q.views[i]
+		v.load = load
+		clear(v.placed)
+	}
+	copy(q.views[1:i+1], q.views[:i])
+	q.views[0] = v
+	return &q.views[0]
+}
+
+// position returns that of a choice in a view.
+func (q *safeQueue) position(v *safeView, choice int) *gp.Position {
+	at := place(choice, v.load)
+	switch {
+	case v.positions[choice] == nil:
+		v.positions[choice] = q.process.At(at[:])
+	case !v.placed[choice]:
+		v.positions[choice].Move(at[:])
+	}
+	v.placed[choice] = true
+	return v.positions[choice]
 }
 
 // Decide implements [model.Policy].
@@ -163,11 +256,11 @@ func (p *SafeBO) Decide(f model.Features) model.Decision {
 	key := banditKey{f.Queue, modeFor(f)}
 	q, ok := p.queues[key]
 	if !ok {
-		q = newSafeQueue(f)
+		q = newSafeQueue(f, p.kernel)
 		p.queues[key] = q
 	}
 	at := nearest(p.choices, current(f.Active))
-	if m := f.Active.Mode(); m == key.mode || m == model.ModeInterrupts || q.delay.Len() == 0 {
+	if m := f.Active.Mode(); m == key.mode || m == model.ModeInterrupts || q.process.Len() == 0 {
 		p.learn(q, at, f)
 	}
 	return p.choose(q, at, f)
@@ -176,14 +269,12 @@ func (p *SafeBO) Decide(f model.Features) model.Decision {
 // learn takes what the active setting showed.
 func (p *SafeBO) learn(q *safeQueue, at int, f model.Features) {
 	q.turn++
-	load := max(-4, min(math.Log(f.PacketRate)-q.load, 4))
 	l := max(-3, min(math.Log(float64(f.Quantile)/float64(f.Objective.SLO)), 3))
 	c := max(-3, min(math.Log(float64(f.CostPerPacket))-q.base, 3))
 
-	cell := safeCell{choice: at, load: int(math.Round(load / safeLoad))}
-	x := q.position(p.choices[at], float64(cell.load)*safeLoad)
-	was := q.delay.Predict([][]float64{x})
-	if off := l - was.Mean[0]; broken(f) && off > safeSurprise*math.Sqrt(was.Variance[0]+safeDelayNoise) {
+	cell := safeCell{choice: at, load: q.bin(f.PacketRate)}
+	was, variance := q.position(q.at(cell.load, len(p.choices)), at).Predict(safeDelay)
+	if broken(f) && l-was > safeSurprise*math.Sqrt(variance+safeNoise*safeDelayVariance) {
 		q.surprises++
 	} else {
 		q.surprises = 0
@@ -199,23 +290,19 @@ func (p *SafeBO) learn(q *safeQueue, at int, f model.Features) {
 		}
 		q.seen[i] = min(q.seen[i]+1, safeMean)
 		n := float64(q.seen[i])
-		q.delay.Set(i, q.delay.Value(i)+(l-q.delay.Value(i))/n)
-		q.cost.Set(i, q.cost.Value(i)+(c-q.cost.Value(i))/n)
+		delay, cost := q.process.Value(safeDelay, i), q.process.Value(safeCost, i)
+		q.process.Set(i, delay+(l-delay)/n, cost+(c-cost)/n)
 		q.last[i] = q.turn
 		return
 	}
-	if q.delay.Len() >= 2*p.options.Points {
+	if q.process.Len() >= 2*p.options.Points {
 		recent := slices.Clone(q.last)
 		slices.SortFunc(recent, func(a, b int) int { return cmp.Compare(b, a) })
 		oldest := recent[p.options.Points-1]
 		q.keep(func(i int) bool { return q.last[i] >= oldest })
 	}
-	if q.delay.Add(x, l) != nil {
-		return
-	}
-	if q.cost.Add(x, c) != nil {
-		// Both have the same points, always.
-		q.keep(func(i int) bool { return i < q.cost.Len() })
+	x := place(at, cell.load)
+	if q.process.Add(x[:], l, c) != nil {
 		return
 	}
 	q.cells[cell] = len(q.of)
@@ -231,10 +318,8 @@ func (q *safeQueue) keep(want func(int) bool) {
 			which = append(which, i)
 		}
 	}
-	if q.delay.Keep(which) != nil || q.cost.Keep(which) != nil {
+	if q.process.Keep(which) != nil {
 		which = nil
-		_ = q.delay.Keep(nil)
-		_ = q.cost.Keep(nil)
 	}
 	of, seen, last := make([]safeCell, len(which)), make([]int, len(which)), make([]int, len(which))
 	clear(q.cells)
@@ -262,47 +347,75 @@ func (p *SafeBO) choose(q *safeQueue, at int, f model.Features) model.Decision {
 	if timersAreTheLoad(f) {
 		low = at
 	}
-	load := max(-4, min(math.Log(ahead(f))-q.load, 4))
-	positions := make([][]float64, 0, high-low+1)
-	for _, flush := range p.choices[low : high+1] {
-		positions = append(positions, q.position(flush, load))
-	}
-	delay, cost := q.delay.Predict(positions), q.cost.Predict(positions)
+	view := q.at(q.bin(ahead(f)), len(p.choices))
+	o := p.look(q, view, low, high)
 	limit := math.Log(safeMargin)
-	upper := func(i int) float64 { return delay.Mean[i-low] + p.options.Beta*math.Sqrt(delay.Variance[i-low]) }
-	lower := func(i int) float64 { return cost.Mean[i-low] - safeOptimism*math.Sqrt(cost.Variance[i-low]) }
 	var safe []int
 	for i := low; i <= high; i++ {
 		// Of the seed nothing is known at first; it is safe until it shows that
 		// it is not.
-		if upper(i) <= limit || i == seed && delay.Mean[i-low] < safeKnown && math.Sqrt(delay.Variance[i-low]) > safeKnown {
+		if o.upper(i) <= limit || i == seed && o.of(i).delay < safeKnown && o.of(i).deviation > safeKnown {
 			safe = append(safe, i)
 		}
 	}
 	slo := func(x float64) time.Duration { return delayOf(x, f) }
 	if len(safe) == 0 {
-		return p.retreat(f, seed, low, high, delay, upper)
+		return p.retreat(f, seed, o)
 	}
 	best := safe[0]
 	for _, i := range safe {
-		if lower(i) < lower(best) {
+		if o.of(i).lower < o.of(best).lower {
 			best = i
 		}
 	}
-	if slices.Contains(safe, at) && lower(at)-lower(best) < banditGain {
+	if slices.Contains(safe, at) && o.of(at).lower-o.of(best).lower < banditGain {
 		best = at
 	}
-	if probe, beyond, ok := p.expander(q, f, safe, low, high, delay, lower, cost.Mean[best-low]); ok {
+	if probe, beyond, ok := p.expander(q, f, safe, o, best); ok {
 		return p.decide(f, probe, model.PurposeExploration, fmt.Sprintf("%s is safe, at most %v of %v; measured well it would prove %s safe",
-			describe(p.choices[probe]), slo(upper(probe)), f.Objective.SLO, describe(p.choices[beyond])))
+			describe(p.choices[probe]), slo(o.upper(probe)), f.Objective.SLO, describe(p.choices[beyond])))
 	}
 	purpose := model.PurposeCost
 	if broken(f) {
 		purpose = model.PurposeSafety
 	}
-	change := 100 * math.Expm1(cost.Mean[best-low]+q.base-math.Log(float64(f.CostPerPacket)))
+	change := 100 * math.Expm1(o.of(best).cost+q.base-math.Log(float64(f.CostPerPacket)))
 	return p.decide(f, best, purpose, fmt.Sprintf("%s is the cheapest of %d safe choices: cost %+.1f%% against now, %s at most %v of %v",
-		describe(p.choices[best]), len(safe), change, quantile(f), slo(upper(best)), f.Objective.SLO))
+		describe(p.choices[best]), len(safe), change, quantile(f), slo(o.upper(best)), f.Objective.SLO))
+}
+
+// safeOutlook is what is predicted of the choices that can be reached.
+type safeOutlook struct {
+	view      *safeView
+	low, high int
+	beta      float64
+	guesses   []safeGuess
+}
+
+// safeGuess is what is predicted of one choice: mean and deviation of the delay,
+// mean and lower confidence bound of the cost.
+type safeGuess struct{ delay, deviation, cost, lower float64 }
+
+func (o *safeOutlook) of(choice int) *safeGuess { return &o.guesses[choice-o.low] }
+
+// upper returns the upper confidence bound of a choice's delay.
+func (o *safeOutlook) upper(choice int) float64 {
+	g := o.of(choice)
+	return g.delay + o.beta*g.deviation
+}
+
+// look predicts the choices from low to high. The result is valid until the next
+// call.
+func (p *SafeBO) look(q *safeQueue, view *safeView, low, high int) *safeOutlook {
+	o := &p.outlook
+	*o = safeOutlook{view: view, low: low, high: high, beta: p.options.Beta, guesses: o.guesses[:0]}
+	for i := low; i <= high; i++ {
+		position := q.position(view, i)
+		delay, wide := position.Predict(safeDelay)
+		cost, variance := position.Predict(safeCost)
+		o.guesses = append(o.guesses, safeGuess{delay, math.Sqrt(wide), cost, cost - safeOptimism*math.Sqrt(variance)})
+	}
+	return o
 }
 
 // delayOf returns the delay whose logarithm, relative to the SLO, is x.
@@ -312,16 +425,16 @@ func delayOf(x float64, f model.Features) time.Duration {
 
 // retreat answers where nothing is safe: while the SLO is broken, what is
 // expected to break it the least; otherwise what is the least likely to.
-func (p *SafeBO) retreat(f model.Features, seed, low, high int, delay *gp.Prediction, upper func(int) float64) model.Decision {
-	purpose, expected := model.PurposeExploration, upper
+func (p *SafeBO) retreat(f model.Features, seed int, o *safeOutlook) model.Decision {
+	purpose, expected := model.PurposeExploration, o.upper
 	how := fmt.Sprintf("at most by %g standard deviations", p.options.Beta)
 	if broken(f) {
 		purpose, how = model.PurposeSafety, "on the mean"
-		expected = func(i int) float64 { return delay.Mean[i-low] }
+		expected = func(i int) float64 { return o.of(i).delay }
 	}
 	// Of equals, the seed.
-	least := max(low, min(seed, high))
-	for i := low; i <= high; i++ {
+	least := max(o.low, min(seed, o.high))
+	for i := o.low; i <= o.high; i++ {
 		if expected(i) < expected(least)-1e-6 {
 			least = i
 		}
@@ -332,20 +445,20 @@ func (p *SafeBO) retreat(f model.Features, seed, low, high int, delay *gp.Predic
 
 // expander returns the safe position of the least certain delay that would, at
 // its most optimistic, prove safe a neighbour that may be cheaper than the best.
-func (p *SafeBO) expander(q *safeQueue, f model.Features, safe []int, low, high int, delay *gp.Prediction, lower func(int) float64, cost float64) (probe, beyond int, ok bool) {
+func (p *SafeBO) expander(q *safeQueue, f model.Features, safe []int, o *safeOutlook, best int) (probe, beyond int, ok bool) {
 	if f.RateChange > 0.2 || f.Utilisation > fullCPU || broken(f) || q.turn < 2 {
 		return 0, 0, false
 	}
 	widest := safeKnown
 	for _, i := range safe {
 		j := i + 1
-		if i == 0 || j > high || slices.Contains(safe, j) || lower(j) > cost-banditGain {
+		if i == 0 || j > o.high || slices.Contains(safe, j) || o.of(j).lower > o.of(best).cost-banditGain {
 			continue
 		}
-		deviation := math.Sqrt(delay.Variance[i-low])
-		mean, variance := delay.Given(i-low, delay.Mean[i-low]-p.options.Beta*deviation, j-low)
-		if deviation > widest && mean+p.options.Beta*math.Sqrt(variance) <= math.Log(safeMargin) {
-			probe, beyond, ok, widest = i, j, true, deviation
+		here := o.of(i)
+		mean, variance := o.view.positions[j].Given(o.view.positions[i], safeDelay, here.delay-p.options.Beta*here.deviation)
+		if here.deviation > widest && mean+p.options.Beta*math.Sqrt(variance) <= math.Log(safeMargin) {
+			probe, beyond, ok, widest = i, j, true, here.deviation
 		}
 	}
 	return probe, beyond, ok

@@ -21,10 +21,10 @@ func TestSafeBOKeepsItsPointsBounded(t *testing.T) {
 		}
 		h.active = p.Decide(f).Settings
 		for _, q := range p.queues {
-			n := q.delay.Len()
+			n := q.process.Len()
 			most = max(most, n)
-			if n != q.cost.Len() || n != len(q.of) || n != len(q.seen) || n != len(q.last) || n != len(q.cells) {
-				t.Fatalf("%d points of delay, %d of cost, %d cells", n, q.cost.Len(), len(q.cells))
+			if n != len(q.of) || n != len(q.seen) || n != len(q.last) || n != len(q.cells) {
+				t.Fatalf("%d points, %d cells", n, len(q.cells))
 			}
 			for i, c := range q.of {
 				if q.cells[c] != i {
@@ -76,7 +76,7 @@ func TestSafeBOForgetsWhatASurpriseDisproves(t *testing.T) {
 	}
 	before := 0
 	for _, q := range p.queues {
-		before = q.delay.Len()
+		before = q.process.Len()
 	}
 	stuck := h.active
 	var d model.Decision
@@ -86,7 +86,7 @@ func TestSafeBOForgetsWhatASurpriseDisproves(t *testing.T) {
 		d = p.Decide(f)
 	}
 	for _, q := range p.queues {
-		if n := q.delay.Len(); n > safeRecent+1 || n >= before {
+		if n := q.process.Len(); n > safeRecent+1 || n >= before {
 			t.Errorf("%d points of %d are left", n, before)
 		}
 	}
