@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"gonum.org/v1/gonum/mat"
-
 	"autotune/model"
 )
 
@@ -21,9 +19,6 @@ const (
 	banditKnots = 11
 	// banditMost is the last knot: beyond it the model knows no difference.
 	banditMost = gridStart << ((banditKnots - 1) / 2)
-	// banditSize is the number of features: each knot and plain interrupts,
-	// alone and times load, and the square of load.
-	banditSize = 2*(banditKnots+1) + 1
 	// banditNoise is the standard deviation of a window's reward, banditWeight
 	// that of the weights before anything is known.
 	banditNoise  = 0.06
@@ -52,32 +47,12 @@ type banditQueue struct {
 	// others are measured.
 	load, cost float64
 	known      bool
-	// precision is A, and its product with the mean weights is b.
-	precision *mat.SymDense
-	product   *mat.VecDense
-	factor    mat.Cholesky
-	mean      *mat.VecDense
-	work      *mat.VecDense
-	x         *mat.VecDense
+	model      *banditModel
 }
 
 func newBanditQueue(seed uint64, q model.Queue) *banditQueue {
-	b := &banditQueue{
-		random:    rand.New(rand.NewPCG(seed, queueStream(q))),
-		precision: mat.NewSymDense(banditSize, nil),
-		product:   mat.NewVecDense(banditSize, nil),
-		mean:      mat.NewVecDense(banditSize, nil),
-		work:      mat.NewVecDense(banditSize, nil),
-		x:         mat.NewVecDense(banditSize, nil),
-	}
-	for i := range banditSize {
-		b.precision.SetSym(i, i, banditPrior)
-	}
-	b.factor.Factorize(b.precision)
-	return b
+	return &banditQueue{random: rand.New(rand.NewPCG(seed, queueStream(q))), model: newBanditModel()}
 }
-
-const banditPrior = 1 / (banditWeight * banditWeight)
 
 // queueStream keeps a queue's draws the same whatever other queues come and go.
 func queueStream(q model.Queue) uint64 {
@@ -95,23 +70,10 @@ func (b *banditQueue) reward(f model.Features) float64 {
 	return max(-4, min(r, 4))
 }
 
-// features fills b.x for a flush timeout, zero for plain interrupts, at a load.
-func (b *banditQueue) features(flush time.Duration, packetRate float64) {
-	b.x.Zero()
-	z := max(-3, min(math.Log(packetRate)-b.load, 3))
-	set := func(i int, share float64) {
-		b.x.SetVec(i, share)
-		b.x.SetVec(banditKnots+1+i, share*z)
-	}
-	if flush <= 0 {
-		set(banditKnots, 1)
-	} else {
-		at := max(0, min(2*math.Log2(float64(flush)/float64(gridStart)), banditKnots-1))
-		low := min(int(at), banditKnots-2)
-		set(low, 1-(at-float64(low)))
-		set(low+1, at-float64(low))
-	}
-	b.x.SetVec(banditSize-1, z*z)
+// relative returns a load as the model takes it: the logarithm of its ratio to
+// the first.
+func (b *banditQueue) relative(packetRate float64) float64 {
+	return max(-3, min(math.Log(packetRate)-b.load, 3))
 }
 
 // learn takes what the active setting showed.
@@ -120,36 +82,7 @@ func (b *banditQueue) learn(f model.Features) {
 		b.load, b.cost = math.Log(f.PacketRate), math.Log(float64(f.CostPerPacket))
 		b.known = true
 	}
-	r := b.reward(f)
-	b.features(current(f.Active), f.PacketRate)
-	const weight = 1 / (banditNoise * banditNoise)
-	for i := range banditSize {
-		xi := b.x.AtVec(i)
-		b.product.SetVec(i, banditForget*b.product.AtVec(i)+weight*xi*r)
-		for j := i; j < banditSize; j++ {
-			v := banditForget*b.precision.At(i, j) + weight*xi*b.x.AtVec(j)
-			if i == j {
-				v += (1 - banditForget) * banditPrior
-			}
-			b.precision.SetSym(i, j, v)
-		}
-	}
-	// What is forgotten is replaced by the prior, so that the matrix stays
-	// positive definite: its smallest eigenvalue is at least the prior's.
-	if b.factor.Factorize(b.precision) {
-		_ = b.factor.SolveVecTo(b.mean, b.product)
-	}
-}
-
-// predict returns the mean of the reward of a flush timeout, and its standard
-// deviation.
-func (b *banditQueue) predict(flush time.Duration, packetRate float64) (mean, deviation float64) {
-	b.features(flush, packetRate)
-	mean = mat.Dot(b.x, b.mean)
-	if err := b.factor.SolveVecTo(b.work, b.x); err != nil {
-		return mean, banditWeight
-	}
-	return mean, math.Sqrt(max(0, mat.Dot(b.x, b.work)))
+	b.model.learn(featuresAt(current(f.Active), b.relative(f.PacketRate)), b.reward(f))
 }
 
 // reachable returns the positions that may be chosen from where the queue is:
@@ -194,6 +127,8 @@ type bandit struct {
 	seed    uint64
 	choices []time.Duration
 	queues  map[banditKey]*banditQueue
+	// root is room for a prediction.
+	root *banditRoot
 }
 
 type banditKey struct {
@@ -202,7 +137,13 @@ type banditKey struct {
 }
 
 func newBandit(seed uint64, limit time.Duration) bandit {
-	return bandit{seed: seed, choices: choices(limit), queues: make(map[banditKey]*banditQueue)}
+	return bandit{seed: seed, choices: choices(limit), queues: make(map[banditKey]*banditQueue), root: new(banditRoot)}
+}
+
+// predict returns the mean of the reward of a flush timeout, and its standard
+// deviation.
+func (p *bandit) predict(b *banditQueue, flush time.Duration, packetRate float64) (mean, deviation float64) {
+	return b.model.predict(featuresAt(flush, b.relative(packetRate)), p.root)
 }
 
 // Suspends reports that suspension is proposed where applications are ready.
@@ -238,8 +179,8 @@ type chosen struct {
 // decide turns a choice into a decision.
 func (p *bandit) decide(b *banditQueue, f model.Features, c chosen) model.Decision {
 	flush := p.choices[c.position]
-	was, _ := b.predict(current(f.Active), ahead(f))
-	will, sd := b.predict(flush, ahead(f))
+	was, _ := p.predict(b, current(f.Active), ahead(f))
+	will, sd := p.predict(b, flush, ahead(f))
 	why := fmt.Sprintf("%s among %s: reward %.3f +- %.3f against %.3f of %v", c.how, describe(flush), will, sd, was, describe(current(f.Active)))
 	s := settingsFor(modeFor(f), flush, f)
 	if s == f.Active || flush == current(f.Active) && f.Active.Mode() == s.Mode() {

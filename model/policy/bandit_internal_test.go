@@ -34,6 +34,70 @@ func (h *host) show() model.Features {
 	}
 }
 
+// precision returns the model's precision matrix.
+func (m *banditModel) precision() *mat.SymDense {
+	out := mat.NewSymDense(banditSize, nil)
+	for i := range banditBand {
+		for k := range min(banditStride, banditBand-i) {
+			out.SetSym(i, i+k, m.band[i*banditStride+k])
+		}
+		out.SetSym(i, banditBand, m.border[i])
+	}
+	out.SetSym(banditBand, banditBand, m.corner)
+	return out
+}
+
+// TestTheBanditModelAgreesWithTheTextbook learns from many windows and compares
+// predictions with those of a dense matrix.
+func TestTheBanditModelAgreesWithTheTextbook(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	m := newBanditModel()
+	product := mat.NewVecDense(banditSize, nil)
+	full := func(x banditFeatures) *mat.VecDense {
+		out := mat.NewVecDense(banditSize, nil)
+		for i := range x.n {
+			out.SetVec(x.from+i, x.values[i])
+		}
+		out.SetVec(banditBand, x.square)
+		return out
+	}
+	choose := func() banditFeatures {
+		flush := time.Duration(random.IntN(300)) * time.Microsecond
+		if random.IntN(5) == 0 {
+			flush = 0
+		}
+		return featuresAt(flush, 2*random.Float64()-1)
+	}
+	for n := range 400 {
+		if n%40 == 0 {
+			var dense mat.Cholesky
+			if !dense.Factorize(m.precision()) {
+				t.Fatal("no factor")
+			}
+			var mean, solved mat.VecDense
+			if err := dense.SolveVecTo(&mean, product); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				x := choose()
+				if err := dense.SolveVecTo(&solved, full(x)); err != nil {
+					t.Fatal(err)
+				}
+				var root banditRoot
+				got, deviation := m.predict(x, &root)
+				want, wantDeviation := mat.Dot(full(x), &mean), math.Sqrt(mat.Dot(full(x), &solved))
+				if math.Abs(got-want) > 1e-9 || math.Abs(deviation-wantDeviation) > 1e-9 {
+					t.Fatalf("after %d windows: %v +- %v, want %v +- %v", n, got, deviation, want, wantDeviation)
+				}
+			}
+		}
+		x, reward := choose(), random.NormFloat64()
+		m.learn(x, reward)
+		product.ScaleVec(banditForget, product)
+		product.AddScaledVec(product, reward/(banditNoise*banditNoise), full(x))
+	}
+}
+
 func TestBanditsKeepTheirSizeAndStayDefinite(t *testing.T) {
 	for _, make := range []func() model.Policy{
 		func() model.Policy { return NewLinUCB(DefaultLinUCBOptions()) },
@@ -66,7 +130,7 @@ func TestBanditsKeepTheirSizeAndStayDefinite(t *testing.T) {
 			}
 			for _, q := range b.queues {
 				var eigen mat.EigenSym
-				if !eigen.Factorize(q.precision, false) {
+				if !eigen.Factorize(q.model.precision(), false) {
 					t.Fatal("no eigenvalues")
 				}
 				values := eigen.Values(nil)

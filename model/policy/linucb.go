@@ -77,7 +77,7 @@ func (p *LinUCB) Decide(f model.Features) model.Decision {
 	at := nearest(p.choices, current(f.Active))
 	best, bound := can[0], math.Inf(-1)
 	for _, i := range can {
-		mean, deviation := b.predict(p.choices[i], ahead(f))
+		mean, deviation := p.predict(b, p.choices[i], ahead(f))
 		u := mean + p.options.Alpha*deviation
 		if i == at {
 			u += banditGain

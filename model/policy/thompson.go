@@ -5,7 +5,10 @@ import (
 	"math"
 	"time"
 
-	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"autotune/model"
 )
@@ -56,6 +59,8 @@ func thompsonKind() Kind {
 type Thompson struct {
 	bandit
 	options ThompsonOptions
+	// drawn is what a decision draws from.
+	drawn projection
 }
 
 // NewThompson returns a Thompson policy. Options are not checked; [Parse] does.
@@ -77,7 +82,8 @@ func (p *Thompson) Decide(f model.Features) model.Decision {
 	}
 	can := reachable(p.choices, f)
 	at := nearest(p.choices, current(f.Active))
-	d := b.project(p.choices, can, ahead(f))
+	p.drawn.project(b, p.choices, can, ahead(f))
+	d := &p.drawn
 	draw := func() int {
 		best, reward := can[0], math.Inf(-1)
 		for k, r := range d.sample(b, p.options.Spread) {
@@ -116,48 +122,62 @@ func (p *Thompson) Decide(f model.Features) model.Decision {
 }
 
 // projection is the posterior of the rewards of a few choices: their means, and
-// the rows whose products with independent normal numbers have their
-// covariance.
+// the lower factor of their covariance, row by row.
 type projection struct {
-	mean   []float64
-	rows   [][]float64
-	normal []float64
-	out    []float64
+	mean, factor []float64
+	roots        []banditRoot
+	normal, out  []float64
 }
 
-// project returns the posterior of the rewards of choices at a load.
-func (b *banditQueue) project(choices []time.Duration, can []int, packetRate float64) *projection {
-	var lower mat.TriDense
-	b.factor.LTo(&lower)
-	d := &projection{normal: make([]float64, banditSize), out: make([]float64, len(can))}
-	for _, i := range can {
-		b.features(choices[i], packetRate)
-		d.mean = append(d.mean, mat.Dot(b.x, b.mean))
-		// With A = L L', A^-1 = L^-T L^-1: the row is L^-1 x.
-		row := make([]float64, banditSize)
-		for r := range banditSize {
-			v := b.x.AtVec(r)
-			for c := range r {
-				v -= lower.At(r, c) * row[c]
-			}
-			row[r] = v / lower.At(r, r)
+// drawnJitter is added to the variances: choices between the same knots depend on
+// each other, so that otherwise rounding decides whether there is a factor. Its
+// deviation is far below any gain that counts.
+const drawnJitter = 1e-12
+
+// project fills in the posterior of the rewards of choices at a load.
+func (d *projection) project(b *banditQueue, choices []time.Duration, can []int, packetRate float64) {
+	n := len(can)
+	load := b.relative(packetRate)
+	d.mean, d.out, d.normal = resized(d.mean, n), resized(d.out, n), resized(d.normal, n)
+	d.factor, d.roots = resized(d.factor, n*n), resized(d.roots, n)
+	for k, i := range can {
+		d.mean[k], _ = b.model.predict(featuresAt(choices[i], load), &d.roots[k])
+		for j := range k + 1 {
+			d.factor[k*n+j] = floats.Dot(d.roots[k][:], d.roots[j][:])
 		}
-		d.rows = append(d.rows, row)
+		d.factor[k*n+k] += drawnJitter
 	}
-	return d
+	_, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Lower, N: n, Data: d.factor, Stride: n})
+	if !ok {
+		// Without a factor each is drawn by itself.
+		clear(d.factor)
+		for k := range n {
+			d.factor[k*n+k] = floats.Norm(d.roots[k][:], 2)
+		}
+	}
 }
 
 // sample draws the rewards once. The result is valid until the next call.
 func (d *projection) sample(b *banditQueue, spread float64) []float64 {
+	n := len(d.mean)
 	for i := range d.normal {
 		d.normal[i] = b.random.NormFloat64()
 	}
-	for k, row := range d.rows {
+	for k := range n {
 		sum := 0.0
-		for i, v := range row {
+		for i, v := range d.factor[k*n : k*n+k+1] {
 			sum += v * d.normal[i]
 		}
 		d.out[k] = d.mean[k] + spread*sum
 	}
 	return d.out
+}
+
+// resized returns a slice of n elements in the room of another, whatever they
+// hold.
+func resized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
 }
