@@ -25,6 +25,13 @@ type Entry struct {
 	// Guard names the guard that changed, held or refused the proposal.
 	Guard string `json:"guard"`
 	Why   string `json:"why"`
+	// PolicyWhy is the policy's own reason, Forecast what it expects; null where
+	// it was not asked, and where it expects nothing.
+	PolicyWhy *string        `json:"policy_why"`
+	Forecast  *EntryForecast `json:"forecast"`
+	// Guards are those that were asked, from the outside in. What they compare
+	// is as they saw it.
+	Guards []GuardStep `json:"guards"`
 	// Propensity is null for deterministic choices.
 	Propensity *float64 `json:"propensity"`
 	Evidence   Evidence `json:"evidence"`

@@ -68,6 +68,8 @@ type turn struct {
 	entries []Entry
 	// asked is the policy's answer.
 	asked *ruling
+	// seen is what the guards saw, for the journal.
+	seen seen
 }
 
 // hold returns the ruling that changes nothing.

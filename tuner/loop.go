@@ -141,6 +141,7 @@ func (l *Loop) Step(ctx context.Context, s model.Sample) error {
 			rulings[t.q.queue] = *t.asked
 			continue
 		}
+		t.look()
 		r := l.chain(t, 0)
 		if r.moves() && r.settings == t.active {
 			// A guard changed the move into none.
@@ -195,7 +196,16 @@ func (l *Loop) chain(t *turn, i int) ruling {
 	if i == len(l.guards) {
 		return t.ask()
 	}
-	return l.guards[i].rule(t, func() ruling { return l.chain(t, i+1) })
+	t.seen.asked = max(t.seen.asked, i+1)
+	var inner ruling
+	reached := false
+	r := l.guards[i].rule(t, func() ruling {
+		reached, inner = true, l.chain(t, i+1)
+		return inner
+	})
+	t.seen.verdicts[i] = verdictOf(r, inner, reached)
+	t.seen.breaches = t.q.breaches
+	return r
 }
 
 // fair returns the turns in the order in which they may claim a trial: who had

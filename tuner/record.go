@@ -32,6 +32,10 @@ func (t *turn) entry(r ruling, from model.Settings) Entry {
 			Lost:         t.sample.Lost,
 		},
 	}
+	if t.asked != nil && !t.skip {
+		why := t.asked.why
+		e.PolicyWhy, e.Forecast = &why, entryForecast(t.asked.forecast)
+	}
 	if finite(r.propensity) && r.propensity > 0 {
 		p := r.propensity
 		e.Propensity = &p
@@ -68,6 +72,7 @@ func (l *Loop) recordThinned(t *turn, r ruling) error {
 	repeats := r.verdict == model.VerdictHeld || t.skip && r.verdict == model.VerdictFailed || order
 	if !repeats {
 		last.valid = false
+		e.Guards = t.guardSteps(r)
 		return l.record(e)
 	}
 	now := held{valid: true, guard: r.guard, verdict: r.verdict, from: t.active, proposed: r.proposed, purpose: r.purpose, at: e.At}
@@ -83,6 +88,7 @@ func (l *Loop) recordThinned(t *turn, r ruling) error {
 		return nil
 	}
 	*last = now
+	e.Guards = t.guardSteps(r)
 	return l.record(e)
 }
 

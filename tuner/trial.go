@@ -332,9 +332,10 @@ func (t *turn) gross(tr *trial) (ruling, bool) {
 
 func (t *turn) keep(tr *trial, why string, next func() ruling) ruling {
 	q := t.q
-	t.entries = append(t.entries, t.entry(ruling{
-		settings: t.active, proposed: t.active, purpose: tr.purpose, verdict: model.VerdictKept, guard: "trial", why: why,
-	}, tr.anchor))
+	r := ruling{settings: t.active, proposed: t.active, purpose: tr.purpose, verdict: model.VerdictKept, guard: "trial", why: why}
+	e := t.entry(r, tr.anchor)
+	e.Guards = []GuardStep{{Guard: "trial", Verdict: model.VerdictKept, Numbers: t.numbers("trial", r)}}
+	t.entries = append(t.entries, e)
 	q.endTrial(model.VerdictKept, "trial", t.active)
 	q.reference = append(q.reference[:0], tr.after...)
 	q.confirm(t.active, t.merged.PacketRate)

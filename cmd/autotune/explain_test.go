@@ -39,6 +39,17 @@ func writtenJournal(t *testing.T) (path string, boot time.Time) {
 		{At: 14 * time.Second, Queue: zero, From: high, To: high, Proposed: high, Purpose: model.PurposeCost, Verdict: model.VerdictKept, Guard: "trial", Why: "cost fell by 3%", Evidence: evidence(210 * time.Microsecond)},
 	} {
 		e.Policy = "aimd"
+		said := "more timeout, less CPU"
+		utilisation := 0.4
+		e.PolicyWhy = &said
+		e.Forecast = &tuner.EntryForecast{
+			PacketRate: 1e5, CostPerPacket: 3 * time.Microsecond, CostError: 0.02, Delay: 205 * time.Microsecond, DelayError: 4 * time.Microsecond, Utilisation: &utilisation,
+		}
+		e.Guards = []tuner.GuardStep{
+			{Guard: "evidence", Verdict: tuner.GuardPassed, Numbers: []tuner.GuardNumber{{Name: "delay_samples", Value: 5000, Limit: 2000, Least: true}}},
+			{Guard: "cooldown", Verdict: e.Verdict, Numbers: []tuner.GuardNumber{{Name: "load_rise_share", Value: 0.25, Limit: 0.2}}},
+			{Guard: "trial", Verdict: e.Verdict, Numbers: []tuner.GuardNumber{{Name: "windows_measured", Value: 3, Limit: 8}}},
+		}
 		if err := journal.Record(e); err != nil {
 			t.Fatal(err)
 		}
@@ -55,12 +66,12 @@ func TestExplainFindsADecision(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"the last that was no hold", nil, []string{"at 14s", "kept by trial", "cost fell by 3%", "trial       did the move", "<- decided"}},
+		{"the last that was no hold", nil, []string{"at 14s", "kept by trial", "cost fell by 3%", "kept by trial", "<- decided", "windows measured 3, at most 8", "not asked", "at least 2000"}},
 		{"a time since boot", []string{"--at", "11.5s", "--queue", "0"}, []string{
 			"at 11s", "20.0% below the SLO", "delay +11.1%", "flush timeout +25%", "room below the SLO", "no guard intervened",
 			"before", "too few delays", "then", "at 14s cost kept", "2026-05-04 12:00:11.000",
 		}},
-		{"a time of day", []string{"--at", boot.Add(11 * time.Second).Format("15:04:05"), "--queue", "1"}, []string{"refused by cooldown", "20.0% above the SLO", "another queue is on trial"}},
+		{"a time of day", []string{"--at", boot.Add(11 * time.Second).Format("15:04:05"), "--queue", "1"}, []string{"refused by cooldown", "20.0% above the SLO", "another queue is on trial", "load rise 25%, at most 20% (!)", "policy said", "more timeout", "+- 4µs", "CPU 40%"}},
 		{"a date", []string{"--at", boot.Add(10500 * time.Millisecond).Format(time.RFC3339Nano)}, []string{"at 10s", "held by evidence"}},
 		{"a queue by its full name", []string{"--queue", "1:2:1"}, []string{"queue 1:2:1", "refused by cooldown"}},
 	} {
@@ -160,9 +171,9 @@ func TestExplainForgivesALineThatWasCutOffAtTheEnd(t *testing.T) {
 
 func TestExplainShowsWhatItDoesNotKnow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "later.jsonl")
-	writeText(t, path, fmt.Sprintf(`{"kind":"decision","at_ns":%d,"queue":"1:2:0","verdict":"applied","purpose":"cost","forecast":{"delay_ns":1234}}`+"\n", time.Second))
+	writeText(t, path, fmt.Sprintf(`{"kind":"decision","at_ns":%d,"queue":"1:2:0","verdict":"applied","purpose":"cost","foretold":{"delay_ns":1234}}`+"\n", time.Second))
 	code, out, errs := call(t, "explain", path)
-	if code != exitDone || !strings.Contains(out, "forecast") || !strings.Contains(out, "1234") {
+	if code != exitDone || !strings.Contains(out, "foretold") || !strings.Contains(out, "1234") {
 		t.Errorf("exit code %d, %q: %s", code, out, errs)
 	}
 }

@@ -26,9 +26,16 @@ type explanation struct {
 // guardStep is a guard's part in a decision.
 type guardStep struct {
 	Guard string `json:"guard"`
+	// Asked is null where the file does not tell: journals of earlier versions
+	// name only the guard that decided.
+	Asked *bool `json:"asked"`
+	// Verdict is what the guard made of it, empty where it was not asked or the
+	// file does not tell.
+	Verdict model.Verdict `json:"verdict"`
 	// Decided tells that this guard gave the verdict.
-	Decided bool   `json:"decided"`
-	What    string `json:"what"`
+	Decided bool                `json:"decided"`
+	What    string              `json:"what"`
+	Numbers []tuner.GuardNumber `json:"numbers"`
 }
 
 // guardChain lists the guards from the outside in: each sees what the one
@@ -46,6 +53,22 @@ func guardChain() []guardStep {
 		{Guard: "breaker", What: "has this direction not failed too often"},
 		{Guard: "slo", What: "is a confirmed breach answered"},
 	}
+}
+
+// asked fills in what the decision tells of a guard.
+func (s *guardStep) asked(e *tuner.Entry) {
+	s.Numbers = []tuner.GuardNumber{}
+	if e.Guards == nil {
+		return
+	}
+	asked := false
+	for _, g := range e.Guards {
+		if g.Guard == s.Guard {
+			asked, s.Verdict = true, g.Verdict
+			s.Numbers = append(s.Numbers, g.Numbers...)
+		}
+	}
+	s.Asked = &asked
 }
 
 func explain(all []decisionAt, i int) explanation {
@@ -70,10 +93,14 @@ func explain(all []decisionAt, i int) explanation {
 	for _, s := range guardChain() {
 		s.Decided = s.Guard == here.Guard
 		found = found || s.Decided
+		s.asked(here)
 		e.chain = append(e.chain, s)
 	}
 	if here.Guard != "" && !found {
-		e.chain = append(e.chain, guardStep{Guard: here.Guard, Decided: true, What: "the loop around the guards: did the host take it"})
+		e.chain = append(e.chain, guardStep{
+			Guard: here.Guard, Decided: true, Verdict: here.Verdict, What: "the loop around the guards: did the host take it",
+			Numbers: []tuner.GuardNumber{},
+		})
 	}
 	return e
 }
@@ -165,10 +192,11 @@ func (e *explanation) text() string {
 	}
 	row("proposed", "%s", proposed)
 	row("purpose", "%s: %s", d.Purpose, purposeText(d.Purpose))
-	if d.Propensity != nil {
-		row("drawn", "with probability %.3g", *d.Propensity)
-	}
 	row("why", "%s", d.Why)
+	if d.PolicyWhy != nil && *d.PolicyWhy != "" && *d.PolicyWhy != d.Why {
+		row("policy said", "%s", *d.PolicyWhy)
+	}
+	row("confidence", "%s", confidenceText(d))
 	by := ""
 	if d.Guard != "" {
 		by = " by " + d.Guard
@@ -178,14 +206,11 @@ func (e *explanation) text() string {
 		row("set to", "%v (%s)", d.To, d.To.Mode())
 	}
 	for i, s := range e.chain {
-		name, mark := "", ""
+		name := ""
 		if i == 0 {
 			name = "guards"
 		}
-		if s.Decided {
-			mark = "  <- decided"
-		}
-		row(name, "%-10s  %s%s", s.Guard, s.What, mark)
+		row(name, "%s", s.text())
 	}
 	if d.Guard == "" {
 		row("", "no guard intervened")
@@ -221,43 +246,6 @@ func (e *explanation) others() [][2]string {
 		}
 	}
 	return out
-}
-
-// trend compares with the decision before.
-func (e *explanation) trend() string {
-	if e.previous == nil {
-		return ""
-	}
-	now, before := &e.it.entry.Evidence, &e.previous.entry.Evidence
-	var parts []string
-	add := func(name string, now, before float64) {
-		if now > 0 && before > 0 {
-			parts = append(parts, fmt.Sprintf("%s %+.1f%%", name, 100*(now/before-1)))
-		}
-	}
-	add("load", now.PacketRate, before.PacketRate)
-	if now.CostPerPacket != nil && before.CostPerPacket != nil {
-		add("CPU/packet", float64(*now.CostPerPacket), float64(*before.CostPerPacket))
-	}
-	if now.QuantileDelay != nil && before.QuantileDelay != nil {
-		add("delay", float64(*now.QuantileDelay), float64(*before.QuantileDelay))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "; since the decision before: " + strings.Join(parts, ", ")
-}
-
-func briefly(e *tuner.Entry) string {
-	by := ""
-	if e.Guard != "" {
-		by = " by " + e.Guard
-	}
-	move := e.From.String()
-	if e.To != e.From {
-		move += " -> " + e.To.String()
-	}
-	return fmt.Sprintf("at %v %s %s%s, %s: %s", e.At.Round(time.Millisecond), e.Purpose, e.Verdict, by, move, e.Why)
 }
 
 func purposeText(p model.Purpose) string {

@@ -179,7 +179,7 @@ func (v *verifier) compare() {
 			v.differ("the recorded run has no such entry", nil, nil, replayed[i])
 		case i >= len(replayed):
 			v.differ("the replay has no such entry", nil, recorded[i], nil)
-		case !bytes.Equal(recorded[i], replayed[i]):
+		case !sameEntry(recorded[i], replayed[i]):
 			fields := differingFields(recorded[i], replayed[i])
 			v.differ("not the same "+strings.Join(fields, ", "), fields, recorded[i], replayed[i])
 		default:
