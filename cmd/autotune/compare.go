@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,35 +22,37 @@ import (
 )
 
 type compareCmd struct {
-	Grid  compareGridCmd  `cmd:"" default:"withargs" help:"Run policies and references through simulated scenarios, and say who wins."`
-	Merge compareMergeCmd `cmd:"" help:"Join the shards of a comparison and report."`
-	Table compareTableCmd `cmd:"" help:"One table of several comparisons."`
+	Grid       compareGridCmd       `cmd:"" default:"withargs" help:"Run policies and references through simulated scenarios, and say who wins."`
+	Robustness compareRobustnessCmd `cmd:"" help:"One table of policies under other targets, windows, machines and measurements."`
+	Merge      compareMergeCmd      `cmd:"" help:"Join the shards of a comparison, or of a robustness table, and report."`
+	Table      compareTableCmd      `cmd:"" help:"One table of several comparisons."`
 }
 
 type compareGridCmd struct {
-	Policies  []string      `help:"Policies as for run; separated by commas, or the flag again. A piece key=value continues the spec before it." sep:"none" placeholder:"SPEC,..."`
-	Scenarios []string      `help:"Scenarios: names of shipped ones, or TOML files; by default constant,step,diurnal,mmpp,flash,mixed, and none beside --traces." placeholder:"NAME|FILE.toml,..."`
-	SLO       time.Duration `help:"Target for the delay; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
-	Quantile  float64       `help:"Which quantile of the delay is to meet the target." name:"slo-quantile" default:"0.99" placeholder:"Q"`
-	Interval  time.Duration `help:"Length of a window." default:"250ms"`
-	Windows   int           `help:"Windows of each scenario without a duration of its own, and most of a recording; 0 is all of the longest recording." default:"240"`
-	Skip      int           `help:"Windows at the start that are not judged." default:"0"`
-	Seeds     int           `help:"Repetitions; from 5 on there are winners." default:"5"`
-	Seed      uint64        `help:"The first seed." default:"1"`
-	Preset    string        `help:"Simulated machine: a shipped preset, or a file; by default epyc7662-cx5." placeholder:"NAME|FILE.json"`
-	Regime    string        `help:"Whether the application prefers busy polling, so that interrupts can be suspended: suspend or deferral; by default suspend, and with --traces what the recorded applications do." placeholder:"NAME"`
-	Latency   string        `help:"Whose delay is seen and judged: client (as the published runs report it) or server; by default client, and with --traces server, as recorded." placeholder:"NAME"`
-	Queues    *int          `help:"Queues that are simulated, with their share of the host's load, or of recordings the busiest; 0 is all. By default 1, and with --traces all." placeholder:"N"`
-	Guard     string        `help:"Whether policies run behind the guards: on or off." default:"on"`
-	Plant     []string      `help:"How the machine differs from the preset, or how well it is seen: costs=2, app-costs=2, rtt=20us, noise=4, skew=0.5, sample-every=16." placeholder:"KEY=VALUE"`
-	LoadScale float64       `help:"Multiplies the scenarios' loads." default:"1"`
-	MaxFlush  time.Duration `help:"Largest flush timeout of the references." default:"200us"`
-	Shard     string        `help:"Simulate part I of N only; autotune compare merge joins them." placeholder:"I/N"`
-	Output    string        `short:"o" help:"Directory of the report and the raw rows." default:"compare-report" type:"path" placeholder:"DIR"`
-	Table     string        `help:"File that keeps the references' table of steady states; by default steady.json in the directory. Shards may share one." type:"path" placeholder:"FILE"`
-	Journal   bool          `help:"Keep every decision, a file per cell, in journals/ of the directory."`
-	Jobs      int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
-	JSON      bool          `help:"One object per line." name:"json"`
+	Policies   []string      `help:"Policies as for run; separated by commas, or the flag again. A piece key=value continues the spec before it." sep:"none" placeholder:"SPEC,..."`
+	References []string      `help:"References that are run beside base, best-static and oracle: fixed (suspend20 or defer20), oracle-transient, or none." default:"fixed,oracle-transient" placeholder:"NAME,..."`
+	Scenarios  []string      `help:"Scenarios: names of shipped ones, or TOML files; by default constant,step,diurnal,mmpp,flash,mixed, and none beside --traces." placeholder:"NAME|FILE.toml,..."`
+	SLO        time.Duration `help:"Target for the delay; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
+	Quantile   float64       `help:"Which quantile of the delay is to meet the target." name:"slo-quantile" default:"0.99" placeholder:"Q"`
+	Interval   time.Duration `help:"Length of a window." default:"250ms"`
+	Windows    int           `help:"Windows of each scenario without a duration of its own, and most of a recording; 0 is all of the longest recording." default:"240"`
+	Skip       int           `help:"Windows at the start that are not judged." default:"0"`
+	Seeds      int           `help:"Repetitions; from 5 on there are winners." default:"5"`
+	Seed       uint64        `help:"The first seed." default:"1"`
+	Preset     string        `help:"Simulated machine: a shipped preset, or a file; by default epyc7662-cx5." placeholder:"NAME|FILE.json"`
+	Regime     string        `help:"Whether the application prefers busy polling, so that interrupts can be suspended: suspend or deferral; by default suspend, and with --traces what the recorded applications do." placeholder:"NAME"`
+	Latency    string        `help:"Whose delay is seen and judged: client (as the published runs report it) or server; by default client, and with --traces server, as recorded." placeholder:"NAME"`
+	Queues     *int          `help:"Queues that are simulated, with their share of the host's load, or of recordings the busiest; 0 is all. By default 1, and with --traces all." placeholder:"N"`
+	Guard      string        `help:"Whether policies run behind the guards: on or off." default:"on"`
+	Plant      []string      `help:"How the machine differs from the preset, or how well it is seen: costs=2, app-costs=2, rtt=20us, noise=4, skew=0.5, sample-every=16." placeholder:"KEY=VALUE"`
+	LoadScale  float64       `help:"Multiplies the scenarios' loads." default:"1"`
+	MaxFlush   time.Duration `help:"Largest flush timeout of the references." default:"200us"`
+	Shard      string        `help:"Simulate part I of N only; autotune compare merge joins them." placeholder:"I/N"`
+	Output     string        `short:"o" help:"Directory of the report and the raw rows." default:"compare-report" type:"path" placeholder:"DIR"`
+	Table      string        `help:"File that keeps the references' table of steady states; by default steady.json in the directory. Shards may share one." type:"path" placeholder:"FILE"`
+	Journal    bool          `help:"Keep every decision, a file per cell, in journals/ of the directory."`
+	Jobs       int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
+	JSON       bool          `help:"One object per line." name:"json"`
 
 	compareTraceFlags `group:"Recorded load"`
 }
@@ -118,8 +121,28 @@ func (c *compareGridCmd) defaults() (compare.Plan, error) {
 	if p.Queues == 0 && !recorded {
 		p.Queues = preset.Host.Queues
 	}
-	p.Plant, err = compare.ParsePlant(c.Plant)
-	return p, err
+	if p.Plant, err = compare.ParsePlant(c.Plant); err != nil {
+		return p, err
+	}
+	return p, nil
+}
+
+// references returns the references that are run beside those that always are.
+func (c *compareGridCmd) references(p *compare.Plan) ([]string, error) {
+	out := []string{}
+	for _, name := range c.References {
+		switch {
+		case name == "none" && len(c.References) == 1:
+			return out, nil
+		case name == "fixed":
+			name = p.Fixed()
+		}
+		if slices.Contains(out, name) {
+			return nil, fmt.Errorf("--references: %s is given twice", name)
+		}
+		out = append(out, name)
+	}
+	return out, nil
 }
 
 // plan returns what the flags ask for, recordings read.
@@ -138,10 +161,10 @@ func (c *compareGridCmd) plan(ctx context.Context, std streams, progress func(st
 		}
 	}
 	if p.SLO == 0 {
-		p.SLO = 250 * time.Microsecond
-		if p.Regime == compare.RegimeDeferral {
-			p.SLO = 300 * time.Microsecond
-		}
+		p.SLO = regimeSLO(p.Regime)
+	}
+	if p.References, err = c.references(&p); err != nil {
+		return p, err
 	}
 	// A fit takes long: what else is wrong is said before.
 	if err := p.Prepare(); err != nil {
@@ -157,6 +180,14 @@ func (c *compareGridCmd) plan(ctx context.Context, std streams, progress func(st
 		return p, err
 	}
 	return p, p.Prepare()
+}
+
+// regimeSLO is the target by which policies are judged in a regime.
+func regimeSLO(r compare.Regime) time.Duration {
+	if r == compare.RegimeDeferral {
+		return 300 * time.Microsecond
+	}
+	return 250 * time.Microsecond
 }
 
 // parseShard reads I/N; empty is all, 0 of 0.
@@ -267,6 +298,9 @@ func (c *compareMergeCmd) Run(_ context.Context, std streams) error {
 		if same(dir, c.Output) {
 			return usageError(fmt.Errorf("-o %s is the directory of a shard; name another", c.Output))
 		}
+	}
+	if isRobustness(c.Directories[0]) {
+		return c.mergeRobustness(std)
 	}
 	plan, cells, err := compare.Merge(c.Directories)
 	if err != nil {

@@ -201,3 +201,91 @@ func TestAnInterruptedCompareLeavesNothingThatLooksWhole(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, errs)
 	}
 }
+
+// TestRobustnessIsOneTableAndItsShardsMergeToTheSameBytes also goes on after an
+// interruption: what is there of the same plan is kept.
+func TestRobustnessIsOneTableAndItsShardsMergeToTheSameBytes(t *testing.T) {
+	dir := t.TempDir()
+	args := func(more ...string) []string {
+		return append([]string{
+			"compare", "robustness", "--policies", "aimd,random", "--variants", "slo-400us,noise-4", "--scenarios", "constant", "--seeds", "2", "--windows", "8",
+			"--wrong-prior", "none", "--tables", filepath.Join(dir, "tables"),
+		}, more...)
+	}
+	whole := filepath.Join(dir, "whole")
+	code, out, errs := call(t, args("-o", whole)...)
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, want := range []string{"slo-400us", "noise-4", "best-static", "aimd", "undecided", "robustness.txt"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in:\n%s", want, out)
+		}
+	}
+	var shards []string
+	for _, shard := range []string{"1/2", "2/2"} {
+		to := filepath.Join(dir, strings.ReplaceAll(shard, "/", "of"))
+		if code, _, errs := call(t, args("-o", to, "--shard", shard)...); code != exitDone {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		shards = append(shards, to)
+	}
+	merged := filepath.Join(dir, "merged")
+	if code, _, errs := call(t, append([]string{"compare", "merge", "-o", merged}, shards...)...); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, name := range []string{"robustness.txt", "robustness.csv", "robustness.jsonl", "robustness.json", "noise-4/report.html", "slo-400us/windows.jsonl.zst"} {
+		if a, b := read(t, whole, name), read(t, merged, name); a == "" || a != b {
+			t.Errorf("%s is not the same merged: %d and %d bytes", name, len(a), len(b))
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(read(t, whole, "robustness.jsonl")), "\n") {
+		var row map[string]any
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		if row["variant"] == nil || row["kind"] != "robustness" && row["kind"] != "robustness_pair" {
+			t.Errorf("line %s", line)
+		}
+	}
+	// One of the two is lost: only that one is simulated again.
+	marked := filepath.Join(whole, "slo-400us", "report.html")
+	if err := os.WriteFile(marked, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(whole, "noise-4")); err != nil {
+		t.Fatal(err)
+	}
+	code, again, errs := call(t, args("-o", whole)...)
+	if code != exitDone || again != out {
+		t.Errorf("exit code %d: %s; it printed\n%s\ninstead of\n%s", code, errs, again, out)
+	}
+	if read(t, marked) != "kept" {
+		t.Error("a variant that was there was simulated again")
+	}
+
+	for _, tc := range []struct {
+		name string
+		args []string
+		says string
+	}{
+		{"a shard is missing", []string{"compare", "merge", "-o", filepath.Join(dir, "x"), shards[0]}, "missing: shard 2/2"},
+		{"a shard and a whole", []string{"compare", "merge", "-o", filepath.Join(dir, "x"), shards[0], whole}, "whole"},
+		{"a variant that is not there", args("--variants", "slo-1s", "-o", filepath.Join(dir, "x")), "slo-150us"},
+		{"a policy that is not there", args("--policies", "magic", "-o", filepath.Join(dir, "x")), "magic"},
+		{"no windows", args("--windows", "0", "-o", filepath.Join(dir, "x")), "windows"},
+		{"a shard that is not there", args("--shard", "3/2", "-o", filepath.Join(dir, "x")), "I/N"},
+		{"a directory that cannot be", args("-o", marked), "directory"},
+	} {
+		code, out, errs := call(t, tc.args...)
+		if code != exitUsage || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, tc.says) {
+			t.Errorf("%s: exit code %d, %q, %q", tc.name, code, out, errs)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	if code := run(ctx, args("-o", filepath.Join(dir, "cancelled")), &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "goes on from there") {
+		t.Errorf("exit code %d, %q", code, stderr.String())
+	}
+}

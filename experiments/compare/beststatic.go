@@ -50,26 +50,38 @@ func (p *prepared) bestStatic(ctx context.Context, table *steady, s sim.Scenario
 		}
 		return cmp.Compare(a.cost, b.cost)
 	})
-	var best Cell
-	bestViolating := 2.0
-	for n, c := range all {
-		if n >= bestStaticTries && bestViolating <= 1 {
-			break
-		}
-		cell, err := p.fixedCell(ctx, s, windows, seed, refBestStatic, table.Settings[c.index])
+	allowed := int(maxViolating*float64(windows-p.Skip) + 1e-9)
+	var tried []*passage
+	for _, c := range all[:min(bestStaticTries, len(all))] {
+		a, err := p.fixedPassage(s, windows, seed, refBestStatic, table.Settings[c.index])
 		if err != nil {
-			return cell, err
+			return Cell{}, err
 		}
-		violating := violatingShare(cell.Windows[p.Skip:])
-		if violating < bestViolating {
-			best, bestViolating = cell, violating
+		if err := a.advance(ctx, allowed); err != nil {
+			return Cell{}, err
 		}
-		if violating <= maxViolating {
+		if a.done() && a.violating <= allowed {
 			// In order of cost, so none that follows is cheaper.
-			return cell, nil
+			return *a.cell, nil
+		}
+		tried = append(tried, a)
+	}
+	return leastViolating(ctx, tried)
+}
+
+// leastViolating returns the first cell of those with the fewest violating
+// windows. Only the passage with the fewest so far goes on, so that none is
+// simulated beyond the window in which it has lost.
+func leastViolating(ctx context.Context, tried []*passage) (Cell, error) {
+	for {
+		least := slices.MinFunc(tried, func(a, b *passage) int { return cmp.Compare(a.violating, b.violating) })
+		if least.done() {
+			return *least.cell, nil
+		}
+		if err := least.advance(ctx, least.violating); err != nil {
+			return Cell{}, err
 		}
 	}
-	return best, nil
 }
 
 func violatingShare(windows []Window) float64 {

@@ -156,7 +156,7 @@ func (p *prepared) run(ctx context.Context, table *steady, scenario int, seed ui
 			return fail(err)
 		}
 		return cell, nil
-	case p.fixed():
+	case p.Fixed():
 		published, err := sim.CaseByName(c.name)
 		if err != nil {
 			return fail(err)
@@ -224,49 +224,19 @@ func (p *prepared) cell(s sim.Scenario, seed uint64, name string) Cell {
 
 // fixedCell simulates one setting throughout.
 func (p *prepared) fixedCell(ctx context.Context, s sim.Scenario, windows int, seed uint64, name string, setting model.Settings) (Cell, error) {
-	cell := p.cell(s, seed, name)
-	cell.Setting = &setting
-	err := p.simulate(ctx, &cell, s, windows, seed, setting, func(*sim.Simulator, *tally) (driver, error) { return fixedDriver{}, nil }, nil)
-	return cell, err
+	a, err := p.fixedPassage(s, windows, seed, name, setting)
+	if err != nil {
+		return Cell{}, err
+	}
+	err = a.advance(ctx, windows)
+	return *a.cell, err
 }
 
-// simulate fills the cell's windows.
-func (p *prepared) simulate(ctx context.Context, cell *Cell, s sim.Scenario, windows int, seed uint64, start model.Settings, drive func(*sim.Simulator, *tally) (driver, error), journal tuner.Journal) error {
-	host, err := sim.New(p.options(p.host(start), s.Load, seed, 0))
-	if err != nil {
-		return err
-	}
-	t := &tally{cell: cell, next: journal}
-	d, err := drive(host, t)
-	if err != nil {
-		return err
-	}
-	var active model.Config
-	cell.Windows = make([]Window, 0, windows)
-	for w := range windows {
-		if err := d.before(ctx, w, host); err != nil {
-			return err
-		}
-		sample, err := host.Next(ctx)
-		if err != nil {
-			return err
-		}
-		now := p.truth(host)
-		window := p.window(w, &now)
-		window.note(sample.Active, active)
-		active = sample.Active
-		cell.Dropped += now.dropped
-		if w >= p.Skip {
-			cell.Delay.Merge(&now.delay)
-		}
-		if err := d.after(ctx, sample); err != nil {
-			return err
-		}
-		window.Refused, window.Exploring = t.refused, t.exploring
-		t.refused, t.exploring = 0, 0
-		cell.Windows = append(cell.Windows, window)
-	}
-	return nil
+// fixedPassage is the passage of one setting throughout.
+func (p *prepared) fixedPassage(s sim.Scenario, windows int, seed uint64, name string, setting model.Settings) (*passage, error) {
+	cell := p.cell(s, seed, name)
+	cell.Setting = &setting
+	return p.begin(&cell, s, windows, seed, setting, func(*sim.Simulator, *tally) (driver, error) { return fixedDriver{}, nil }, nil)
 }
 
 // truth is what happened in a window, of which a sample is a measurement.

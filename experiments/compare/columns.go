@@ -153,13 +153,15 @@ func (r *Report) WriteSummary(w io.Writer) error {
 	return nil
 }
 
-// WriteSummaryCSV writes a row per summary, each interval as three columns.
-func (r *Report) WriteSummaryCSV(w io.Writer) error {
-	type field struct {
+// summaryFields are the intervals of a summary, in the order of CSV.
+func summaryFields() []struct {
+	name string
+	of   func(*Summary) stats.Interval
+} {
+	return []struct {
 		name string
 		of   func(*Summary) stats.Interval
-	}
-	fields := []field{
+	}{
 		{"violating_window_share", func(s *Summary) stats.Interval { return s.ViolatingWindows }},
 		{"violating_window_share_minus_best_static", func(s *Summary) stats.Interval { return s.MoreViolating }},
 		{"violating_request_share", func(s *Summary) stats.Interval { return s.ViolatingRequests }},
@@ -178,15 +180,19 @@ func (r *Report) WriteSummaryCSV(w io.Writer) error {
 		{"changes_per_60_rest_windows", func(s *Summary) stats.Interval { return s.RestChanges }},
 		{"refused", func(s *Summary) stats.Interval { return s.Refused }},
 	}
-	c := csv.NewWriter(w)
+}
+
+// summaryHeader names what [Summary.row] returns.
+func summaryHeader() []string {
 	row := []string{"scenario", "contender", "seeds"}
-	for _, f := range fields {
+	for _, f := range summaryFields() {
 		row = append(row, f.name, f.name+"_low", f.name+"_high")
 	}
-	row = append(row, "max_us", "worst_window_us", "settling_windows", "load_changes", "unsettled", "exploring_queues_max")
-	if err := c.Write(row); err != nil {
-		return err
-	}
+	return append(row, "max_us", "worst_window_us", "settling_windows", "load_changes", "unsettled", "exploring_queues_max")
+}
+
+// row returns a summary as CSV, each interval as three columns.
+func (s *Summary) row() []string {
 	text := func(v float64) string {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return ""
@@ -199,16 +205,23 @@ func (r *Report) WriteSummaryCSV(w io.Writer) error {
 		}
 		return text(*p)
 	}
+	row := []string{s.Scenario, s.Contender, strconv.Itoa(s.Seeds)}
+	for _, f := range summaryFields() {
+		v := f.of(s)
+		row = append(row, text(v.Estimate), text(v.Low), text(v.High))
+	}
+	return append(row, optional(s.Max), optional(s.WorstWindow), optional(s.Settling),
+		strconv.Itoa(s.LoadChanges), strconv.Itoa(s.Unsettled), strconv.Itoa(s.Exploring))
+}
+
+// WriteSummaryCSV writes a row per summary.
+func (r *Report) WriteSummaryCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	if err := c.Write(summaryHeader()); err != nil {
+		return err
+	}
 	for i := range r.Summaries {
-		s := &r.Summaries[i]
-		row = append(row[:0], s.Scenario, s.Contender, strconv.Itoa(s.Seeds))
-		for _, f := range fields {
-			v := f.of(s)
-			row = append(row, text(v.Estimate), text(v.Low), text(v.High))
-		}
-		row = append(row, optional(s.Max), optional(s.WorstWindow), optional(s.Settling),
-			strconv.Itoa(s.LoadChanges), strconv.Itoa(s.Unsettled), strconv.Itoa(s.Exploring))
-		if err := c.Write(row); err != nil {
+		if err := c.Write(r.Summaries[i].row()); err != nil {
 			return err
 		}
 	}

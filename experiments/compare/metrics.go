@@ -110,7 +110,7 @@ func (p *Plan) metrics(c *Cell, g group) Metrics {
 		}
 		return (over - m.CyclesPerRequest) / (over - oracle)
 	}
-	m.SavingOverBase, m.SavingOverFixed = saving(p.cost(g[refBase])), saving(p.cost(g[p.fixed()]))
+	m.SavingOverBase, m.SavingOverFixed = saving(p.cost(g[refBase])), saving(p.cost(g[p.Fixed()]))
 	m.Regret = p.regret(c, g[refOracle])
 	m.settle(p, c, g[refOracle])
 	m.rest(judged, p.Queues)

@@ -49,6 +49,10 @@ type Plan struct {
 	Program string `json:"program"`
 	// Policies are specs of model/policy, in the order of the report.
 	Policies []string `json:"policies"`
+	// References are those that are run beside base, best-static and oracle,
+	// which always are: the fixed case (suspend20 or defer20) and
+	// oracle-transient. Nil is both.
+	References []string `json:"references"`
 	// Scenarios are what [scenarios.Load] takes.
 	Scenarios []string `json:"scenarios"`
 	// Digests identify the contents of Scenarios; [Plan.Prepare] fills them.
@@ -137,6 +141,11 @@ func (p *Plan) prepare() (*prepared, error) {
 		return bad("the load cannot be scaled by %v", p.LoadScale)
 	case p.MaxFlush < gridStart || p.MaxFlush > 10*time.Millisecond:
 		return bad("a largest flush timeout of %v is not in %v to 10ms", p.MaxFlush, gridStart)
+	}
+	for _, name := range p.References {
+		if !slices.Contains(p.optional(), name) {
+			return bad("reference %s; beside base, best-static and oracle there are %s", name, strings.Join(p.optional(), " and "))
+		}
 	}
 	if err := p.Plant.check(); err != nil {
 		return bad("%w", err)
@@ -268,9 +277,9 @@ const (
 	refOracleTransient = "oracle-transient"
 )
 
-// fixed returns the name of the published case that is run beside the others,
+// Fixed returns the name of the published case that is run beside the others,
 // as what a cautious administrator would set.
-func (p *Plan) fixed() string {
+func (p *Plan) Fixed() string {
 	if p.Regime == RegimeDeferral {
 		return "defer20"
 	}
@@ -281,9 +290,18 @@ func isReference(name string) bool {
 	return slices.Contains([]string{refBase, refBestStatic, refOracle, refOracleTransient}, name)
 }
 
+// optional returns the references that a comparison can do without.
+func (p *Plan) optional() []string { return []string{p.Fixed(), refOracleTransient} }
+
 // contenders returns who is compared, references first.
 func (p *Plan) contenders() []contender {
-	out := []contender{{name: refBase}, {name: p.fixed()}, {name: refBestStatic}, {name: refOracle}, {name: refOracleTransient}}
+	var out []contender
+	for _, name := range []string{refBase, p.Fixed(), refBestStatic, refOracle, refOracleTransient} {
+		if p.References != nil && slices.Contains(p.optional(), name) && !slices.Contains(p.References, name) {
+			continue
+		}
+		out = append(out, contender{name: name})
+	}
 	for _, spec := range p.Policies {
 		if !isReference(spec) {
 			out = append(out, contender{name: spec, spec: spec})

@@ -32,16 +32,38 @@ type Plant struct {
 	SampleEvery int `json:"sample_every"`
 }
 
+// plants are the changes that have a name.
+func plants() []struct{ name, change string } {
+	return []struct{ name, change string }{
+		{"costs-2", "costs=2"}, {"costs-half", "costs=0.5"}, {"rtt-20us", "rtt=20us"},
+		{"noise-4", "noise=4"}, {"skew-half", "skew=0.5"}, {"sampled-16", "sample-every=16"},
+	}
+}
+
+// PlantNames returns the names that [ParsePlant] takes.
+func PlantNames() []string {
+	var out []string
+	for _, p := range plants() {
+		out = append(out, p.name)
+	}
+	return out
+}
+
 // ParsePlant reads changes of the form key=value: costs and app-costs
 // (factors), rtt (a duration that is added), noise (a factor of at least 1),
-// skew (a share) and sample-every (a count).
+// skew (a share) and sample-every (a count); or the name of one.
 func ParsePlant(changes []string) (Plant, error) {
 	var p Plant
 	seen := map[string]bool{}
 	for _, change := range changes {
+		for _, named := range plants() {
+			if change == named.name {
+				change = named.change
+			}
+		}
 		key, value, ok := strings.Cut(change, "=")
 		if !ok {
-			return p, fmt.Errorf("plant %q is not key=value", change)
+			return p, fmt.Errorf("plant %q is not key=value, and no name (there are %s)", change, strings.Join(PlantNames(), ", "))
 		}
 		if seen[key] {
 			return p, fmt.Errorf("plant %s is given twice", key)

@@ -45,14 +45,26 @@ func palette(i int) (color.Color, []vg.Length) {
 
 // reference colours are greys: who is judged stands out.
 func (r *Report) colour(name string) (color.Color, []vg.Length) {
-	names := r.Plan.contenders()
-	i := slices.IndexFunc(names, func(c contender) bool { return c.name == name })
-	const references = 5
-	if i >= references {
-		return palette(i - references)
+	policies := 0
+	for _, c := range r.Plan.contenders() {
+		if c.name == name && c.spec != "" {
+			return palette(policies)
+		}
+		if c.spec != "" {
+			policies++
+		}
 	}
-	grey := []uint8{0x99, 0xbb, 0x55, 0x00, 0x33}[max(i, 0)]
-	dash := [][]vg.Length{nil, {1, 2}, {4, 2}, nil, {6, 2, 1, 2}}[max(i, 0)]
+	grey, dash := uint8(0xbb), []vg.Length{1, 2} // the fixed case
+	switch name {
+	case refBase:
+		grey, dash = 0x99, nil
+	case refBestStatic:
+		grey, dash = 0x55, []vg.Length{4, 2}
+	case refOracle:
+		grey, dash = 0x00, nil
+	case refOracleTransient:
+		grey, dash = 0x33, []vg.Length{6, 2, 1, 2}
+	}
 	return color.NRGBA{grey, grey, grey, 0xff}, dash
 }
 
@@ -116,7 +128,7 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 			return "", err
 		}
 		dot.Color, dot.Radius, dot.Shape = c, vg.Points(4), draw.CircleGlyph{}
-		if isReference(s.Contender) || s.Contender == r.Plan.fixed() {
+		if isReference(s.Contender) || s.Contender == r.Plan.Fixed() {
 			dot.Shape = draw.PyramidGlyph{}
 		}
 		p.Add(dot)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 
 	"autotune/tuner"
 )
@@ -14,9 +15,10 @@ type RunOptions struct {
 	// Shard and Shards name a part of the plan's cells, 1 to Shards; zero
 	// Shards is all.
 	Shard, Shards int
-	// Table is the file that keeps the table of steady states; empty keeps
-	// none.
-	Table string
+	// Table is the file that keeps the table of steady states, and Tables a
+	// directory that keeps one for each machine, target quantile and length of
+	// window; both empty keep none.
+	Table, Tables string
 	// Workers is the number of goroutines; zero is one per usable CPU.
 	Workers int
 	// Progress, when not nil, is told what is going on, one call at a time.
@@ -76,7 +78,11 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
-	table, err := p.loadSteady(ctx, o.Table, workers(o.Workers), progress)
+	file := o.Table
+	if o.Tables != "" {
+		file = filepath.Join(o.Tables, "steady-"+p.steadyKey()[:12]+".json")
+	}
+	table, err := p.loadSteady(ctx, file, workers(o.Workers), progress)
 	if err != nil {
 		return nil, err
 	}
