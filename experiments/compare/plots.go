@@ -80,10 +80,38 @@ func newPlot(title, x, y string) *plot.Plot {
 	p.Title.Padding = vg.Points(4)
 	p.Legend.Top = true
 	p.Legend.ThumbnailWidth = vg.Points(16)
+	p.Legend.Padding = vg.Points(2)
+	p.Legend.XOffs, p.Legend.YOffs = vg.Points(-4), vg.Points(-4)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xe4}, color.Gray{0xf2}
 	p.Add(grid)
 	return p
+}
+
+// entry adds a line to the legend. Viewers have wider fonts than the one by which
+// names are placed: the blanks keep them off what they name.
+func entry(p *plot.Plot, name string, of plot.Thumbnailer) { p.Legend.Add(name+"   ", of) }
+
+// roundTicks labels 1, 2 and 5 of each decade.
+type roundTicks struct{}
+
+// Ticks implements [plot.Ticker].
+func (roundTicks) Ticks(low, high float64) []plot.Tick {
+	var out []plot.Tick
+	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
+		for n := 1.0; n < 10; n++ {
+			v := n * decade
+			if v < low || v > high {
+				continue
+			}
+			tick := plot.Tick{Value: v}
+			if n == 1 || n == 2 || n == 5 {
+				tick.Label = fmt.Sprintf("%.6g", v)
+			}
+			out = append(out, tick)
+		}
+	}
+	return out
 }
 
 // svg renders a plot as an element to be put into a page.
@@ -132,7 +160,7 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 			dot.Shape = draw.PyramidGlyph{}
 		}
 		p.Add(dot)
-		p.Legend.Add(s.Contender, dot)
+		entry(p, s.Contender, dot)
 		for _, bar := range []plotter.XYs{
 			{{X: 100 * x.Low, Y: at.Y}, {X: 100 * x.High, Y: at.Y}},
 			{{X: at.X, Y: y.Low / 1e3}, {X: at.X, Y: y.High / 1e3}},
@@ -153,7 +181,7 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 			return "", err
 		}
 		p.Add(l)
-		p.Legend.Add("front", l)
+		entry(p, "front", l)
 	}
 	if math.IsInf(bottom, 1) {
 		return svg(p, plotHeight)
@@ -163,7 +191,7 @@ func (r *Report) paretoPlot(scenario string) (template.HTML, error) {
 		return "", err
 	}
 	p.Add(limit)
-	p.Legend.Add("1% of windows", limit)
+	entry(p, "1% of windows", limit)
 	// The legend stands beside the points.
 	p.X.Min, p.X.Max = 0, max(p.X.Max, 1)*(1+legendRoom)*(1+legendRoom)
 	p.X.Scale = rootScale{}
@@ -286,7 +314,7 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 			}
 			p.Add(l)
 			if panel.only == "" {
-				p.Legend.Add(c.Contender, l)
+				entry(p, c.Contender, l)
 			}
 		}
 		if panel.limit > 0 && end > 0 {
@@ -295,7 +323,7 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 				return nil, err
 			}
 			p.Add(l)
-			p.Legend.Add("SLO", l)
+			entry(p, "SLO", l)
 		}
 		p.X.Min, p.X.Max, p.Y.Min = 0, (1+legendRoom)*end, 0
 		element, err := svg(p, plotHeight)
@@ -312,6 +340,7 @@ func (r *Report) timelinePlots(scenario string) ([]template.HTML, error) {
 func (r *Report) cdfPlot(scenario string) (template.HTML, error) {
 	p := newPlot("", "delay, us", "share of requests above")
 	p.Legend.Top, p.Legend.Left = false, true
+	p.Legend.XOffs, p.Legend.YOffs = vg.Points(4), vg.Points(4)
 	const least = 1e-5
 	low, high := math.Inf(1), 0.0
 	for _, c := range r.Plan.contenders() {
@@ -345,7 +374,7 @@ func (r *Report) cdfPlot(scenario string) (template.HTML, error) {
 			return "", err
 		}
 		p.Add(l)
-		p.Legend.Add(c.name, l)
+		entry(p, c.name, l)
 	}
 	if high > 0 {
 		slo := micros(r.Plan.SLO)
@@ -354,8 +383,8 @@ func (r *Report) cdfPlot(scenario string) (template.HTML, error) {
 			return "", err
 		}
 		p.Add(l)
-		p.Legend.Add("SLO", l)
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		entry(p, "SLO", l)
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, roundTicks{}
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = min(low, slo), max(high, slo), least, 1
 	}
