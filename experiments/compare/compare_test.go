@@ -2,6 +2,7 @@ package compare_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -184,6 +185,7 @@ func refusals(t *testing.T, shards []string, p compare.Plan) {
 		{"a shard is of another plan", []string{shards[2], shards[1], other}, []string{other, "slo_ns", "1000000", "250000"}},
 		{"a shard is of another division", []string{shards[2], shards[1], rewrite(func(m *compare.Manifest) { m.Shards = 4 })}, []string{"of 4", "of 3"}},
 		{"a directory has no manifest", []string{shards[0], t.TempDir()}, []string{"did not finish"}},
+		{"a file is no directory", []string{filepath.Join(shards[0], compare.ManifestFile)}, []string{"not a directory"}},
 		{"rows are damaged", []string{damaged, shards[1], shards[2]}, []string{damaged, "damaged"}},
 		{"a shard has the cells of another", []string{rewrite(func(m *compare.Manifest) { m.Shard = 1 }), shards[1], rewrite(func(m *compare.Manifest) { m.Shard = 3 })}, []string{"cell"}},
 		{"a whole is no shard", []string{rewrite(func(m *compare.Manifest) { m.Shard, m.Shards = 0, 0 })}, []string{"whole"}},
@@ -223,6 +225,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 		{"more queues than the machine has", func(p *compare.Plan) { p.Queues = 9 }, "8"},
 		{"unknown preset", func(p *compare.Plan) { p.Preset = "cray" }, "cray"},
 		{"no load", func(p *compare.Plan) { p.LoadScale = 0 }, "scaled"},
+		{"one queue with a part of its own load", func(p *compare.Plan) { p.Plant.Skew = 0.5 }, "several"},
 		{"plant out of range", func(p *compare.Plan) { p.Plant.Costs = -1 }, "costs"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -232,6 +235,17 @@ func TestBadPlansAreRefused(t *testing.T) {
 				t.Errorf("error %v, want one that mentions %s", err, tc.says)
 			}
 		})
+	}
+}
+
+func TestATableThatCannotBeKeptIsRefusedBeforeItIsMade(t *testing.T) {
+	p := plan("aimd")
+	said := false
+	_, err := compare.Run(t.Context(), &p, compare.RunOptions{
+		Table: filepath.Join(t.TempDir(), "missing", "steady.json"), Progress: func(string) { said = true },
+	})
+	if !errors.Is(err, compare.ErrPlan) || !strings.Contains(err.Error(), "missing") || said {
+		t.Errorf("error %v, simulated %v", err, said)
 	}
 }
 

@@ -160,6 +160,9 @@ func (p *Plan) prepare() (*prepared, error) {
 	if p.Queues < 1 || p.Queues > preset.Host.Queues && len(p.Scenarios) > 0 {
 		return bad("%d queues; preset %s has %d", p.Queues, p.Preset, preset.Host.Queues)
 	}
+	if p.Plant.Skew != 0 && p.Queues < 2 {
+		return bad("plant skew=%v: one queue has all the load; simulate several", p.Plant.Skew)
+	}
 	p.PresetDigest = digest(preset)
 	p.Digests = nil
 	names := map[string]bool{}

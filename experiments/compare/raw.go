@@ -115,7 +115,7 @@ func ReadManifest(dir string) (Manifest, error) {
 		return m, fmt.Errorf("%s has no %s (its run did not finish): %w", dir, ManifestFile, ErrDirectory)
 	}
 	if err != nil {
-		return m, fmt.Errorf("read the manifest: %w", err)
+		return m, errors.Join(fmt.Errorf("read the manifest: %w", err), ErrDirectory)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

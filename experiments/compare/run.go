@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 
 	"autotune/tuner"
@@ -81,6 +82,12 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 	file := o.Table
 	if o.Tables != "" {
 		file = filepath.Join(o.Tables, "steady-"+p.steadyKey()[:12]+".json")
+	}
+	if file != "" {
+		// Before what takes long, and would be lost.
+		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("%w: the table of steady states is to be kept in %s, which is no directory", ErrPlan, filepath.Dir(file))
+		}
 	}
 	table, err := p.loadSteady(ctx, file, workers(o.Workers), progress)
 	if err != nil {
