@@ -17,6 +17,12 @@ type CostModel struct {
 	// and without data, within a poll.
 	ReceiveData time.Duration `json:"receive_data_ns"`
 	ReceiveACK  time.Duration `json:"receive_ack_ns"`
+	// StackShare, 0 to 1, is the part of ReceiveData and ReceiveACK that the
+	// stack takes when it is handed packets, eight at a time and the rest at the
+	// poll's end (gro_normal_batch). The other part is the driver's, packet by
+	// packet. What arrives while the stack has the last packets is left in the
+	// ring: the driver has found it empty before.
+	StackShare float64 `json:"stack_share"`
 	// TxCompletion is the time to free one sent packet, within a poll.
 	TxCompletion time.Duration `json:"tx_completion_ns"`
 	// Poll is the fixed time of a poll in the softirq; BusyPoll that of a poll
@@ -109,6 +115,9 @@ func (c *CostModel) Check() error {
 	}
 	if !(c.BusyPollContention >= 0 && c.BusyPollContention <= 0.95) {
 		return fmt.Errorf("cost busy_poll_contention is %v: must be in 0 to 0.95", c.BusyPollContention)
+	}
+	if !(c.StackShare >= 0 && c.StackShare <= 1) {
+		return fmt.Errorf("cost stack_share is %v: must be in 0 to 1", c.StackShare)
 	}
 	for name, d := range c.durations() {
 		if *d < 0 {

@@ -4,6 +4,7 @@ import "math"
 
 // costs is the cost model in the lane's unit, with its exponentials tabled.
 type costs struct {
+	dataStack, ackStack                                                            int64
 	requestUser, requestSystem, data, ack, tx, poll, busyPoll, busyEntry           int64
 	interrupt, interruptNIC, timerArm, raise, epollWait, epollEvent, sleep, wake   int64
 	idleEntry, softirqCold                                                         int64
@@ -25,6 +26,10 @@ func newCosts(c *CostModel) costs {
 		interference: int64(c.Interference), interferencePacket: int64(c.InterferencePacket),
 		displaced: int64(c.Displaced), displacedNear: int64(c.DisplacedNear),
 	}
+	k.dataStack = int64(float64(k.data) * c.StackShare)
+	k.ackStack = int64(float64(k.ack) * c.StackShare)
+	k.data -= k.dataStack
+	k.ack -= k.ackStack
 	for i := range k.reuse {
 		if c.ReuseDistance > 0 {
 			k.reuse[i] = int32(float64(c.Reuse) * (1 - math.Exp(-float64(i)/c.ReuseDistance)))

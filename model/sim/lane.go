@@ -78,7 +78,8 @@ type lane struct {
 	txTime               int64
 	txPackets            int
 	tx                   fifo[int64] // instants at which sent packets complete
-	txEventAt            int64       // last interrupt for transmit completions
+	txLast               int64
+	txEventAt            int64 // last interrupt for transmit completions
 	rxDIM, txDIM         dim
 	rxApplyAt, txApplyAt int64
 	rxCount, rxBytes     uint64

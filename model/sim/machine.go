@@ -42,6 +42,9 @@ type NIC struct {
 	ApplyDelay time.Duration `json:"apply_delay_ns"`
 	// TxDelay is from a send to its completion in the transmit ring.
 	TxDelay time.Duration `json:"tx_delay_ns"`
+	// TxJitter is the mean of an exponential addition to it. Completions stay
+	// in order.
+	TxJitter time.Duration `json:"tx_jitter_ns"`
 	// RateNoise is how much burstier than the simulated arrivals those are whose
 	// rates DIM compares: the relative standard deviation of n packets is
 	// RateNoise / sqrt(n) on top, and TxRateNoise / sqrt(n) of those sent. It is

@@ -84,6 +84,7 @@ func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, u
 		l.accept()
 	}
 	from := l.ready.tail
+	stack := int64(0) // for the packets that it has not been handed yet
 	for work < budget {
 		if l.ring.len() == 0 {
 			for l.next <= t {
@@ -98,9 +99,11 @@ func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, u
 		l.rxCount++
 		if p.kind == packetACK {
 			t += k.ack
+			stack += k.ackStack
 			l.rxBytes += uint64(l.host.NIC.ACKBytes)
 		} else {
 			t += k.data
+			stack += k.dataStack
 			l.rxBytes += uint64(l.host.NIC.RequestBytes)
 			visible := p.at
 			if interrupted {
@@ -109,10 +112,13 @@ func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, u
 			l.ready.push(delivered{sent: p.at, visible: visible, conn: p.conn, sequence: l.rxCount, softirq: softirq})
 		}
 		if work%deliveryBatch == 0 {
+			t += stack
+			stack = 0
 			l.deliver(from, t)
 			from = l.ready.tail
 		}
 	}
+	t += stack
 	l.deliver(from, t)
 	if l.ring.len() > 0 {
 		l.rxFirst = l.ring.at(l.ring.head).at

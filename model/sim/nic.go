@@ -46,6 +46,17 @@ func (l *lane) drop(p packet) {
 	l.updateNext()
 }
 
+// sent puts a packet that the thread sent at the instant at into the transmit
+// ring, which completes in order.
+func (l *lane) sent(at int64) {
+	at += int64(l.host.NIC.TxDelay) + l.txLag
+	if jitter := l.host.NIC.TxJitter; jitter > 0 {
+		at += int64(float64(jitter) * l.random.exponential())
+	}
+	l.txLast = max(at, l.txLast)
+	l.tx.push(l.txLast)
+}
+
 // interruptCause is what interrupts a core.
 type interruptCause uint8
 
@@ -83,7 +94,9 @@ func (l *lane) interruptBefore(limit int64) (int64, interruptCause) {
 
 // event returns when the device will next interrupt for what has arrived and
 // was sent, and for which of its two completion queues. Each is armed on its
-// own, and its event disarms it.
+// own, and its event disarms it. The time of transmit moderation runs from the
+// last event, and anew when the queue is armed: so a poll that nobody was
+// interrupted for puts the next interrupt off.
 func (l *lane) event() (at int64, cause interruptCause) {
 	at = never
 	if n := l.ring.len(); n > 0 && l.rxArmed {
@@ -97,7 +110,7 @@ func (l *lane) event() (at int64, cause interruptCause) {
 		}
 	}
 	if n := l.tx.len(); n > 0 && l.txArmed {
-		t := max(*l.tx.at(l.tx.head), l.txEventAt+l.txTime)
+		t := max(*l.tx.at(l.tx.head), max(l.txEventAt, l.armedAt)+l.txTime)
 		if n >= l.txPackets {
 			t = min(t, *l.tx.at(l.tx.head + uint64(l.txPackets-1)))
 		}

@@ -54,7 +54,7 @@ func (o *FitOptions) job(p *Preset, observation Observation) Options {
 		span = time.Duration(float64(span) * min(max(75e3/perQueue, 0.5), 3))
 	}
 	if p.NIC.AdaptiveRx && observation.Case.NAPI.Mode() == model.ModeInterrupts {
-		span *= 3
+		span *= 10
 	}
 	return Options{
 		Preset: p, Case: observation.Case, Load: observation.Load, Seed: o.Seed,

@@ -292,7 +292,7 @@ func (l *lane) respond(d delivered, read int64) {
 	}
 	c.served++
 	l.txCount++
-	l.tx.push(l.now + int64(l.host.NIC.TxDelay) + l.txLag)
+	l.sent(l.now)
 
 	trip := int64(client.RoundTrip)
 	if jitter := float64(client.Jitter) + float64(client.JitterLoad)*l.loadMps; jitter > 0 {
