@@ -89,6 +89,7 @@ type lane struct {
 	// NAPI.
 	timer      int64
 	deferCount uint32
+	loops      loops
 
 	// Thread.
 	state     threadState
@@ -139,6 +140,7 @@ func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random)
 		l.txTime, l.txPackets = txEQEProfiles[dimStartProfile].time, txEQEProfiles[dimStartProfile].packets
 	}
 	l.busyCost = l.ns.busyPoll
+	l.loops.suspendedAt = never
 	mean := float64(p.Host.Connections) / float64(p.Host.Queues)
 	l.others = mean / float64(connections)
 	l.set(c.NAPI)

@@ -14,8 +14,10 @@ func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64)
 	case causeTimer:
 		l.timer = never
 		l.count.timerFires++
+		l.noteTimer(at)
 	case causeRx, causeTx:
 		t += l.ns.interruptNIC
+		l.count.hardIRQ += l.ns.interruptNIC
 		l.raised(cause, at)
 	default: // causeNone interrupts nothing
 	}
@@ -43,6 +45,7 @@ func (l *lane) softirq(t int64, interrupted bool) (total int, until int64) {
 			// noted (NAPIF_STATE_MISSED), and polled once more.
 			l.raised(cause, other)
 			t += l.ns.interruptNIC
+			l.count.hardIRQ += l.ns.interruptNIC
 			if work < weight {
 				continue
 			}
@@ -69,6 +72,7 @@ const deliveryBatch = 8
 // when it ended.
 func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, until int64) {
 	k := &l.ns
+	began := t
 	c := &l.count.busyPolls
 	if softirq {
 		t += k.poll
@@ -125,6 +129,10 @@ func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, u
 	}
 	c.add(work, budget)
 	l.count.work[min(work, model.WorkBuckets-1)]++
+	if softirq {
+		l.count.softirqPoll += t - began
+	}
+	l.notePoll(t, work, budget, softirq)
 	return work, t
 }
 
@@ -187,5 +195,6 @@ func (l *lane) complete(t int64, work int) int64 {
 
 func (l *lane) armTimer(at int64) {
 	l.timer = at
+	l.loops.safety = false
 	l.count.timerArms++
 }

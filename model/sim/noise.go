@@ -48,7 +48,7 @@ func (n *noise) blur(c *counters) {
 	for _, h := range []*model.Histogram{&c.ringWait, &c.socketWait, &c.service, &c.delay, &c.client} {
 		*h = n.blurred(h)
 	}
-	for _, t := range []*int64{&c.softirq, &c.softirqIdle, &c.thread, &c.idleExit} {
+	for _, t := range []*int64{&c.softirq, &c.softirqIdle, &c.thread, &c.idleExit, &c.hardIRQ, &c.hardIRQIdle, &c.softirqPoll} {
 		*t = int64(float64(*t) * times)
 	}
 }

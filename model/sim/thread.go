@@ -43,8 +43,12 @@ func (l *lane) takeEvents() {
 	l.count.waits[min(l.batch, model.WorkBuckets-1)]++
 	l.count.waitCalls++
 	l.count.waitEvents += uint64(l.batch)
+	if l.batch == l.wait.MaxEvents {
+		l.count.waitsFull++
+	}
 	if l.wait.Prefer && l.knobs.IRQSuspendTimeout > 0 {
 		l.armTimer(l.now + int64(l.knobs.IRQSuspendTimeout))
+		l.noteSuspension()
 		l.spendThread(l.ns.timerArm)
 	}
 	l.state = threadProcessing
@@ -103,8 +107,10 @@ func (l *lane) sleepUntil(limit int64) {
 	if !l.displaced {
 		start = max(start, l.now)
 	}
+	hardIRQ := l.count.hardIRQ
 	work, until := l.interrupt(cause, start)
 	l.count.softirqIdle += until - start
+	l.count.hardIRQIdle += l.count.hardIRQ - hardIRQ
 	l.softNow = until
 	if l.displaced {
 		l.disturb(start, until, work)
