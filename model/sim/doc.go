@@ -36,11 +36,18 @@
 // queues are saturated and others are not.
 //
 // A channel has two completion queues, armed and moderated apart, and one NAPI.
-// Both directions of moderation adapt as the kernel's DIM does. What it
-// measures is noisier than the simulated arrivals, by NIC.RateNoise and
-// TxRateNoise. The long tails of interrupt-driven cases follow: with the longest
-// receive profile and nothing left to complete on the transmit side, the next
-// interrupt waits for 64 packets.
+// The time of transmit moderation runs anew when the queue is armed. Both
+// directions of moderation adapt as the kernel's DIM does. What it measures is
+// noisier than the simulated arrivals, by NIC.RateNoise and TxRateNoise. The long
+// tails of interrupt-driven cases follow: with the longest receive profile and
+// nothing left to complete on the transmit side, the next interrupt waits for 64
+// packets.
+//
+// A poll hands the stack eight packets at a time, and the rest when the driver
+// has found the ring empty (CostModel.StackShare).
+//
+// Samples have what live probes see: lane.loops remembers between two polls what
+// the BPF programs do.
 //
 // # What not to believe
 //
@@ -48,8 +55,8 @@
 // ([Row.Saturated]); napibusy in the closed loop is a mixture of two states in
 // the published runs that the model does not reproduce. Instructions per query
 // are not modelled. The fits know three loads. Tails of interrupt-driven cases
-// rest on the noise above: p99 of base and suspend0 is off by up to a half at
-// 600K, and varies by 10% between seeds for a second of simulated time.
+// rest on the noise above: p99 of base and suspend0 varies by 10% and more
+// between seeds for a second of simulated time, and is not monotone in load.
 //
 // The package may import model and gonum.
 package sim
