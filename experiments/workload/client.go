@@ -149,6 +149,9 @@ func (c *clientLoop) round() error {
 		c.enqueue(c.due)
 		c.due += time.Duration(c.random.ExpFloat64() / c.phase.Rate * float64(time.Second))
 	}
+	for c.phase.Closed && !c.stopping && c.queued < min(c.idles, sendsPerRound) {
+		c.enqueue(now)
+	}
 	for range sendsPerRound {
 		if c.queued == 0 || c.idles == 0 {
 			break
@@ -328,7 +331,7 @@ func (c *clientLoop) do(cmd command) error {
 		c.intervalEnd = min(c.intervalEnd, c.measuredFrom)
 	}
 	c.due = never
-	if phase.Rate > 0 {
+	if phase.Rate > 0 && !phase.Closed {
 		c.due = now + time.Duration(c.random.ExpFloat64()/phase.Rate*float64(time.Second))
 	}
 	return c.send(message[ClientInterval, ClientTotals]{Phase: &phaseStarted{Name: phase.Name, At: now}})

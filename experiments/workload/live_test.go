@@ -225,6 +225,30 @@ func TestOverloadShowsInBacklogAndLatency(t *testing.T) {
 	}
 }
 
+func TestClosedPhaseKeepsEveryConnectionAsking(t *testing.T) {
+	testbed.Require(t)
+	// 200 us per request are most of what a request takes, so that eight
+	// connections wait for each other.
+	const connections = 8
+	r := newRig(t, testbed.Options{},
+		workload.ServerConfig{ServiceTime: 200 * time.Microsecond},
+		workload.ClientConfig{Connections: connections, Seed: 3})
+	got := r.runPhase(t, workload.Phase{Name: "closed", Closed: true}, 4)
+	if got.Completed == 0 || got.MaxBacklog > 4 || got.Dropped != 0 {
+		t.Errorf("completed %d requests, with a backlog of at most %d and %d dropped", got.Completed, got.MaxBacklog, got.Dropped)
+	}
+	// Little's law.
+	inFlight := got.AchievedRate * got.RawLatency.Quantile(0.5).Seconds()
+	if inFlight < connections/2 || inFlight > connections*1.3 {
+		t.Errorf("%.0f requests/s at a median of %v keep %.1f connections busy, want %d",
+			got.AchievedRate, got.RawLatency.Quantile(0.5), inFlight, connections)
+	}
+	after := r.runPhase(t, workload.Phase{Name: "open", Rate: 500}, 2)
+	if after.AchievedRate > 1000 {
+		t.Errorf("%.0f requests/s after the closed phase, want 500", after.AchievedRate)
+	}
+}
+
 func TestPhaseChangesTheRateAndMarksSettling(t *testing.T) {
 	testbed.Require(t)
 	r := newRig(t, testbed.Options{}, workload.ServerConfig{}, workload.ClientConfig{Seed: 4, Interval: 100 * time.Millisecond})

@@ -82,6 +82,11 @@ type Phase struct {
 	// Rate is in requests per second; zero offers none. Requests that are
 	// waiting or in flight are still completed.
 	Rate float64 `json:"requests_per_s"`
+	// Closed offers the next request of each connection as soon as its reply
+	// has come, whatever Rate says: as much as the server can answer, timed
+	// from when it is sent. Delays then tell nothing about a server that is
+	// offered a load; it is for comparing settings of one that is always busy.
+	Closed bool `json:"closed"`
 	// Settle is how long the phase's intervals are marked as settling.
 	Settle time.Duration `json:"settle_ns"`
 	// Fresh drops the requests that still wait for a connection, so that an
