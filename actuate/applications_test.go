@@ -161,6 +161,45 @@ func TestRestoreOfAnApplicationByParameter(t *testing.T) {
 	}
 }
 
+func TestBudgetOfASocketIsPutBackWhereItCanBeRead(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		to   busypoll.Params
+		// why is what SocketBudgets returns at the restore.
+		why     error
+		want    busypoll.Params
+		budget  actuate.Outcome
+		settled bool
+	}{
+		{"it can", preferred, nil, busypoll.Params{Usecs: 7, Budget: 3}, actuate.OutcomeRestored, true},
+		{"it cannot", preferred, errors.New("no iterator"), busypoll.Params{Usecs: 7, Budget: 64}, actuate.OutcomeFailed, false},
+		{"it cannot, and was never set", busypoll.Params{Budget: 3, Prefer: true}, errors.New("no iterator"), busypoll.Params{Usecs: 7, Budget: 3}, "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newComputer(t)
+			p := c.Applications.Start("app")
+			fd := p.Open(7)
+			p.Write(fd, busypoll.Params{Usecs: 7, Budget: 3})
+			wishes := c.wishes(tt.to, p)
+			wishes[0].Descriptor.Kind = busypoll.KindSocket
+			a := c.open("s")
+			granted, err := a.Apply(t.Context(), wishes)
+			if err := errors.Join(err, a.Close()); err != nil || granted[0].Err != nil || p.Params(fd) != tt.to {
+				t.Fatalf("set to %v: %v, %+v", p.Params(fd), err, granted)
+			}
+			c.Applications.NoBudgets = tt.why
+			report := c.restore("s")
+			if p.Params(fd) != tt.want || report.Settled != tt.settled || contextOutcomes(report)[busypoll.ParameterBudget] != tt.budget {
+				t.Errorf("left at %v, want %v: %v", p.Params(fd), tt.want, report)
+			}
+			c.Applications.NoBudgets = nil
+			if report := c.restore("s"); !report.Settled || p.Params(fd) != (busypoll.Params{Usecs: 7, Budget: 3}) {
+				t.Errorf("where budgets can be read again it is left at %v: %v", p.Params(fd), report)
+			}
+		})
+	}
+}
+
 func TestContextLeftToAChildIsPutBack(t *testing.T) {
 	c := newComputer(t)
 	parent := c.Applications.Start("app")

@@ -112,10 +112,14 @@ func putContextBack(processes busypoll.System, r reach, c *baselineContext, reco
 	if err != nil {
 		return nil, err
 	}
+	var noBudget error
+	if r.Kind == busypoll.KindSocket {
+		noBudget = processes.SocketBudgets()
+	}
 	var reports []ContextReport
 	for range restoreAttempts {
 		var wanted busypoll.Params
-		reports, wanted = judgeContext(r, c, record, present)
+		reports, wanted = judgeContext(r, c, record, present, noBudget)
 		if wanted == present {
 			return reports, nil
 		}
@@ -131,11 +135,16 @@ func putContextBack(processes busypoll.System, r reach, c *baselineContext, reco
 	return nil, fmt.Errorf("%v is being changed by another writer all the time, last to %v", r.Handle, present)
 }
 
-func judgeContext(r reach, c *baselineContext, record *intentContext, present busypoll.Params) ([]ContextReport, busypoll.Params) {
+// judgeContext says what is to be written. NoBudget is why the budget that is
+// set cannot be read, nil where it can.
+func judgeContext(r reach, c *baselineContext, record *intentContext, present busypoll.Params, noBudget error) ([]ContextReport, busypoll.Params) {
 	wanted := present
 	var reports []ContextReport
 	for _, n := range busypoll.Parameters() {
-		if n == busypoll.ParameterBudget && c.Handles[0].Kind == busypoll.KindSocket {
+		if n == busypoll.ParameterBudget && noBudget != nil {
+			if report := lostBudget(r, c, record, noBudget); report != nil {
+				reports = append(reports, *report)
+			}
 			continue
 		}
 		original, found := n.Of(*c.Original), n.Of(present)
@@ -159,4 +168,18 @@ func judgeContext(r reach, c *baselineContext, record *intentContext, present bu
 		reports = append(reports, report)
 	}
 	return reports, wanted
+}
+
+// lostBudget reports a budget that was set and that nothing tells now; nil where
+// it was never set.
+func lostBudget(r reach, c *baselineContext, record *intentContext, why error) *ContextReport {
+	original := busypoll.ParameterBudget.Of(*c.Original)
+	if record.wrote(busypoll.ParameterBudget, original) && record.Confirmed.Budget == record.Intended.Budget {
+		return nil
+	}
+	return &ContextReport{
+		PID: r.PID, Comm: c.Comm, FD: r.FD, Kind: r.Kind, Parameter: busypoll.ParameterBudget,
+		Original: &original, Outcome: OutcomeFailed,
+		Detail: fmt.Sprintf("the original is %d, and what it is now cannot be read: %v", original, why),
+	}
 }

@@ -52,9 +52,14 @@ const struct context_entry *unused_context_entry __attribute__((unused));
 /* Written by user space. */
 /* Also list sockets that no context watches, or that no NAPI has fed yet. */
 volatile __u32 all_sockets;
+/* List only this descriptor of this process, where one is named. */
+volatile __u32 only_pid;
+volatile __u32 only_fd;
 /* Lower values of sk_napi_id are CPU numbers of loopback traffic
  * (MIN_NAPI_ID in include/net/busy_poll.h). */
 volatile __u32 min_napi_id;
+/* Written by the program where the sockets of this kernel have a budget. */
+volatile __u32 has_budget;
 
 static __always_inline bool is_eventpoll(struct file *file)
 {
@@ -144,8 +149,10 @@ static __always_inline void write_socket(struct seq_file *seq, struct context_en
 	entry->busy_poll_usecs = BPF_CORE_READ(sk, sk_ll_usec);
 	if (bpf_core_field_exists(sk->sk_prefer_busy_poll))
 		entry->prefer_busy_poll = BPF_CORE_READ(sk, sk_prefer_busy_poll);
-	if (bpf_core_field_exists(sk->sk_busy_poll_budget))
+	if (bpf_core_field_exists(sk->sk_busy_poll_budget)) {
 		entry->busy_poll_budget = BPF_CORE_READ(sk, sk_busy_poll_budget);
+		has_budget = 1;
+	}
 	for (i = 0; i < MAX_ENTRIES; i++) {
 		node = take_watchers(entry, node);
 		entry->more_watchers = i == MAX_ENTRIES - 1 && node;
@@ -164,6 +171,8 @@ int contexts(struct bpf_iter__task_file *ctx)
 	struct socket *socket;
 
 	if (!task || !file)
+		return 0;
+	if (only_pid && (task->tgid != only_pid || ctx->fd != only_fd))
 		return 0;
 	socket = bpf_sock_from_file(file);
 	if (!socket && !is_eventpoll(file))

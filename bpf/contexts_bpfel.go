@@ -35,7 +35,10 @@ type ContextsContextEntry struct {
 const (
 	ContextsProgContexts          = "contexts"
 	ContextsVarAllSockets         = "all_sockets"
+	ContextsVarHasBudget          = "has_budget"
 	ContextsVarMinNapiId          = "min_napi_id"
+	ContextsVarOnlyFd             = "only_fd"
+	ContextsVarOnlyPid            = "only_pid"
 	ContextsVarUnusedContextEntry = "unused_context_entry"
 )
 
@@ -95,7 +98,10 @@ type ContextsMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ContextsVariableSpecs struct {
 	AllSockets         *ebpf.VariableSpec `ebpf:"all_sockets"`
+	HasBudget          *ebpf.VariableSpec `ebpf:"has_budget"`
 	MinNapiId          *ebpf.VariableSpec `ebpf:"min_napi_id"`
+	OnlyFd             *ebpf.VariableSpec `ebpf:"only_fd"`
+	OnlyPid            *ebpf.VariableSpec `ebpf:"only_pid"`
 	UnusedContextEntry *ebpf.VariableSpec `ebpf:"unused_context_entry"`
 }
 
@@ -130,7 +136,10 @@ func (m *ContextsMaps) Close() error {
 // It can be passed to LoadContextsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ContextsVariables struct {
 	AllSockets         *ebpf.Variable `ebpf:"all_sockets"`
+	HasBudget          *ebpf.Variable `ebpf:"has_budget"`
 	MinNapiId          *ebpf.Variable `ebpf:"min_napi_id"`
+	OnlyFd             *ebpf.Variable `ebpf:"only_fd"`
+	OnlyPid            *ebpf.Variable `ebpf:"only_pid"`
 	UnusedContextEntry *ebpf.Variable `ebpf:"unused_context_entry"`
 }
 

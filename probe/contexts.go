@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"autotune/bpf"
 	"autotune/model"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // The values of enum entry_kind in bpf/contexts.bpf.c.
@@ -88,6 +90,42 @@ func (c *contexts) listAll(options ListOptions) (Listing, error) {
 		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
 	}
 	return listEntries(c.entries, options), nil
+}
+
+// socketBudget lists one socket of the calling process.
+func (c *contexts) socketBudget(fd int) (budget uint16, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read the busy-poll budget of socket %d: %w", fd, err)
+		}
+	}()
+	if err := c.only(os.Getpid(), fd); err != nil {
+		return 0, err
+	}
+	listing, listErr := c.listAll(ListOptions{Sockets: true})
+	if err := errors.Join(listErr, c.only(0, 0)); err != nil {
+		return 0, err
+	}
+	if len(listing.Sockets) == 0 {
+		return 0, unix.ENOTSOCK
+	}
+	var has uint32
+	if err := c.collection.Variables[bpf.ContextsVarHasBudget].Get(&has); err != nil {
+		return 0, err
+	}
+	if has == 0 {
+		return 0, fmt.Errorf("struct sock has no sk_busy_poll_budget in this kernel: %w", errors.ErrUnsupported)
+	}
+	return listing.Sockets[0].Budget, nil
+}
+
+// only restricts listings to one descriptor of a process, or for process 0 to
+// none.
+func (c *contexts) only(pid, fd int) error {
+	return errors.Join(
+		c.collection.Variables[bpf.ContextsVarOnlyFd].Set(uint32(fd)),
+		c.collection.Variables[bpf.ContextsVarOnlyPid].Set(uint32(pid)),
+	)
 }
 
 // readContextEntries appends what the iterator writes.

@@ -85,6 +85,7 @@ type ListOptions struct {
 type Lister struct {
 	iterator *contexts
 	proc     procContexts
+	lacking  *Missing
 }
 
 // OpenLister loads the iterator that the listing is made by. Where the kernel
@@ -96,9 +97,8 @@ func OpenLister(procfs string) (*Lister, *Missing) {
 		procfs = "/proc"
 	}
 	l := &Lister{proc: procContexts{procfs}}
-	var lacking *Missing
-	l.iterator, lacking = tryContexts()
-	return l, lacking
+	l.iterator, l.lacking = tryContexts()
+	return l, l.lacking
 }
 
 // List returns what the options ask for. Processes that end meanwhile are left
@@ -108,6 +108,17 @@ func (l *Lister) List(options ListOptions) (Listing, error) {
 		return l.iterator.listAll(options)
 	}
 	return l.proc.listAll(options)
+}
+
+// SocketBudget returns SO_BUSY_POLL_BUDGET of a socket that the calling process
+// holds under fd, which getsockopt(2) does not tell. The error wraps
+// [errors.ErrUnsupported] where the kernel refuses the iterator or its sockets
+// have no budget (before Linux 5.11).
+func (l *Lister) SocketBudget(fd int) (uint16, error) {
+	if l.iterator == nil {
+		return 0, fmt.Errorf("read the busy-poll budget of a socket: no BPF iterator over files (%w): %w", l.lacking.Err, errors.ErrUnsupported)
+	}
+	return l.iterator.socketBudget(fd)
 }
 
 // Close removes the iterator.

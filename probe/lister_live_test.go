@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -181,6 +182,33 @@ func TestListerTellsWhatIsOpen(t *testing.T) {
 	}
 	if got, want := contexts[0].StartTicks(), self.StartTicks(); got != want {
 		t.Errorf("the process started at tick %d, /proc says %d", got, want)
+	}
+}
+
+func TestListerReadsTheBudgetOfAnOwnSocket(t *testing.T) {
+	l := openLister(t)
+	fd := open(t, func() (int, error) { return udpSocket([4]byte{127, 0, 0, 1}, 0) })
+	other := open(t, func() (int, error) { return watch() })
+	for _, want := range []int{0, 9, 65535, 1} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BUSY_POLL_BUDGET, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := l.SocketBudget(fd); err != nil || int(got) != want {
+			t.Errorf("budget %d, %v, want %d", got, err, want)
+		}
+	}
+	for name, none := range map[string]int{"an epoll context": other, "no descriptor": 1 << 20} {
+		if got, err := l.SocketBudget(none); !errors.Is(err, unix.ENOTSOCK) {
+			t.Errorf("%s has a budget of %d, %v", name, got, err)
+		}
+	}
+	// Reading one leaves listings whole.
+	if contexts, sockets := own(t, l, fd, other); len(contexts) != 1 || len(sockets) != 1 {
+		t.Errorf("%d contexts and %d sockets are listed, want one each", len(contexts), len(sockets))
+	}
+	byProc := &Lister{proc: procContexts{"/proc"}, lacking: &Missing{Err: unix.EPERM}}
+	if _, err := byProc.SocketBudget(fd); !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, unix.EPERM) {
+		t.Errorf("without the iterator: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package busypoll
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"autotune/experiments/testbed"
 	"autotune/model"
+	"autotune/probe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -268,10 +270,74 @@ func TestSocketOptions(t *testing.T) {
 	if usecs, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BUSY_POLL); err != nil || usecs != int(want.Usecs) {
 		t.Errorf("SO_BUSY_POLL is %d, %v", usecs, err)
 	}
-	if _, err := (Live{}).Swap(h, want, Params{Budget: 8}); !errors.Is(err, errSocketBudget) {
-		t.Errorf("a budget: %v, want a refusal", err)
+	var refused *Error
+	if _, err := (Live{}).Swap(h, want, Params{Budget: 8}); !errors.As(err, &refused) || refused.Reason != ReasonNoBudget || refused.Remedy == "" {
+		t.Errorf("a budget that nothing reads: %v, want a refusal", err)
+	}
+	if err := (Live{}).SocketBudgets(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("nothing reads budgets, and it says %v", err)
 	}
 	if now, err := (Live{}).Swap(h, want, original); err != nil || now != original {
 		t.Errorf("back: %v, %v", now, err)
+	}
+}
+
+// budgetReader lists nothing.
+type budgetReader struct {
+	*probe.Lister
+	err error
+}
+
+func (budgetReader) List(context.Context, []int, bool) ([]Descriptor, error) { return nil, nil }
+
+func (r budgetReader) SocketBudget(fd int) (uint16, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	return r.Lister.SocketBudget(fd)
+}
+
+func TestSocketBudgetIsReadAndPutBack(t *testing.T) {
+	testbed.Require(t)
+	lister, missing := probe.OpenLister("")
+	if missing != nil {
+		t.Fatal(missing.Err)
+	}
+	defer lister.Close()
+	l := Live{Lister: budgetReader{Lister: lister}}
+	if err := l.SocketBudgets(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	h := Handle{PID: os.Getpid(), FD: fd, Kind: KindSocket, Object: st.Ino}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BUSY_POLL_BUDGET, 9); err != nil {
+		t.Fatal(err)
+	}
+	original, err := l.Get(h)
+	if err != nil || original.Budget != 9 {
+		t.Fatalf("the application's own budget reads as %v, %v; want 9", original, err)
+	}
+	want := original
+	want.Budget, want.Prefer = 300, true
+	if now, err := l.Swap(h, original, want); err != nil || now != want {
+		t.Errorf("swap: %v, %v, want %v", now, err, want)
+	}
+	if now, err := l.Swap(h, original, Params{}); err != nil || now != want {
+		t.Errorf("swap from another budget: %v, %v, want %v untouched", now, err, want)
+	}
+	if now, err := l.Swap(h, want, original); err != nil || now != original {
+		t.Errorf("back: %v, %v, want %v", now, err, original)
+	}
+	failed := errors.New("the iterator failed")
+	if _, err := (Live{Lister: budgetReader{err: failed}}).Get(h); !errors.Is(err, failed) {
+		t.Errorf("a budget that could not be read this time: %v, want %v", err, failed)
 	}
 }

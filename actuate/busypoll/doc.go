@@ -13,7 +13,9 @@
 // sockets are reached only where the caller asks for that by [KindSocket].
 //
 // What exists is listed without duplicating anything, by a [Lister] that the
-// caller supplies.
+// caller supplies. A Lister that is a [BudgetReader] too tells the busy-poll
+// budget of a socket, which no system call does; without, that budget is left
+// alone.
 //
 // The package may import model. It keeps no state and starts no goroutine;
 // nothing has to be closed.

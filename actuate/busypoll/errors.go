@@ -35,6 +35,9 @@ const (
 	// ReasonNoParams: the kernel's epoll contexts have no parameters (Linux
 	// 6.9), or it was built without busy polling.
 	ReasonNoParams Reason = "no epoll parameters"
+	// ReasonNoBudget: what the budget of a socket is now cannot be read, so it
+	// could not be put back.
+	ReasonNoBudget Reason = "no budget of sockets"
 	// ReasonNetAdmin: the value asks for CAP_NET_ADMIN.
 	ReasonNetAdmin Reason = "CAP_NET_ADMIN"
 	// ReasonOther: none of these.
@@ -64,7 +67,7 @@ func (e *Error) Error() string {
 // [model.ErrReadOnly].
 func (e *Error) Unwrap() []error {
 	switch e.Reason {
-	case ReasonNoPidfd, ReasonNoParams:
+	case ReasonNoPidfd, ReasonNoParams, ReasonNoBudget:
 		return []error{e.Err, model.ErrReadOnly}
 	case ReasonOther:
 		return []error{e.Err}
@@ -114,6 +117,10 @@ func explain(h Handle, op string, err error, facts func() facts) error {
 	}
 	return out
 }
+
+// noBudgetRemedy goes with [ReasonNoBudget].
+const noBudgetRemedy = "only a BPF iterator tells the budget of a socket, without which it could not be put back: " +
+	"run as root on Linux 5.11 or later with BTF, or set the budget of the epoll context"
 
 // The system calls, as errors name them.
 const (

@@ -94,12 +94,24 @@ type Lister interface {
 	List(ctx context.Context, pids []int, sockets bool) ([]Descriptor, error)
 }
 
+// BudgetReader tells the busy-poll budget of a socket that the calling process
+// holds under fd, which getsockopt(2) does not (sk_getsockopt in
+// net/core/sock.c). The error wraps [errors.ErrUnsupported] where that cannot be
+// known here.
+type BudgetReader interface {
+	SocketBudget(fd int) (uint16, error)
+}
+
 // System is the machine's processes: [Live], or the in-memory one of
 // actuate/memkernel.
 type System interface {
 	Lister
-	// Get returns what a descriptor is set to.
+	// Get returns what a descriptor is set to. The budget of a socket is 0
+	// where SocketBudgets returns an error.
 	Get(h Handle) (Params, error)
+	// SocketBudgets returns nil where the budget of a socket can be read, and
+	// so be set and put back, or else why not.
+	SocketBudgets() error
 	// Swap writes to if the present value is from, and returns the value
 	// afterwards, read back. Where it is another, nothing is written and the
 	// error is nil: compare. [ErrVanished] means that the process, or what

@@ -13,7 +13,8 @@ import (
 
 // Live is this machine's processes.
 type Live struct {
-	// Lister lists them; nil lists nothing.
+	// Lister lists them; nil lists nothing. One that is a [BudgetReader] as
+	// well lets budgets of sockets be set.
 	Lister Lister
 	// Procfs is where proc is mounted; empty means /proc.
 	Procfs string

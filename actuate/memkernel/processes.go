@@ -20,6 +20,9 @@ type Processes struct {
 	// Opaque makes the listing that of /proc: descriptors without addresses,
 	// parameters and NAPI instances.
 	Opaque bool
+	// NoBudgets is what SocketBudgets returns; with it sockets read as having
+	// a budget of 0.
+	NoBudgets error
 
 	mu          sync.Mutex
 	nextPID     int
@@ -252,6 +255,9 @@ func (p *Processes) find(h busypoll.Handle) (*Context, error) {
 	return nil, fmt.Errorf("%v: %w", h, busypoll.ErrVanished)
 }
 
+// SocketBudgets implements [busypoll.System].
+func (p *Processes) SocketBudgets() error { return p.NoBudgets }
+
 // Get implements [busypoll.System].
 func (p *Processes) Get(h busypoll.Handle) (busypoll.Params, error) {
 	if err := p.fault(OpContextGet, h); err != nil {
@@ -263,7 +269,17 @@ func (p *Processes) Get(h busypoll.Handle) (busypoll.Params, error) {
 	if err != nil {
 		return busypoll.Params{}, err
 	}
-	return c.params, nil
+	return p.shown(h, c), nil
+}
+
+// shown returns what can be read of a context, or of a socket: a handle of
+// either leads to a [Context].
+func (p *Processes) shown(h busypoll.Handle, c *Context) busypoll.Params {
+	params := c.params
+	if h.Kind == busypoll.KindSocket && p.NoBudgets != nil {
+		params.Budget = 0
+	}
+	return params
 }
 
 // Swap implements [busypoll.System].
@@ -285,8 +301,13 @@ func (p *Processes) swap(h busypoll.Handle, from, to busypoll.Params) (busypoll.
 	if err != nil {
 		return busypoll.Params{}, err
 	}
-	if c.params == from {
-		c.params = to
+	if p.shown(h, c) != from {
+		return p.shown(h, c), nil
 	}
-	return c.params, nil
+	budget := c.params.Budget
+	c.params = to
+	if h.Kind == busypoll.KindSocket && p.NoBudgets != nil {
+		c.params.Budget = budget
+	}
+	return p.shown(h, c), nil
 }

@@ -99,7 +99,7 @@ func applicationsError(err error) error {
 		return cannotError(err)
 	case errors.Is(err, os.ErrPermission):
 		return cannotError(fmt.Errorf("%w: run as root, or as the user of the process", err))
-	case errors.As(err, &denied) && (denied.Reason == busypoll.ReasonNoPidfd || denied.Reason == busypoll.ReasonNoParams):
+	case errors.As(err, &denied) && errors.Is(err, model.ErrReadOnly):
 		return cannotError(err)
 	default:
 		return err

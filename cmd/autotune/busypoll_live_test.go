@@ -348,44 +348,52 @@ func TestSocketsAreSetOnlyWhenAskedFor(t *testing.T) {
 	load := newLoad(t, bed)
 	load.offer(t, "load", 5000)
 	pid, state := fmt.Sprint(load.server.PID()), t.TempDir()
-	preferred := func() (sockets int) {
+	// sockets counts them by what they are set to.
+	sockets := func() map[busypoll.Params]int {
 		code, stdout, stderr := call(t, "busypoll", "list", "--pid", pid, "--sockets", "--json")
 		if code != exitDone {
 			t.Fatalf("list: exit code %d: %s", code, stderr)
 		}
+		out := map[busypoll.Params]int{}
 		for line := range strings.Lines(stdout) {
 			var l busypollLine
 			if err := json.Unmarshal([]byte(line), &l); err != nil {
 				t.Fatalf("%q: %v", line, err)
 			}
-			if l.Kind == "tcp" && *l.Prefer {
-				sockets++
+			if l.Kind == "tcp" {
+				out[busypoll.Params{Usecs: *l.Usecs, Budget: *l.Budget, Prefer: *l.Prefer}]++
 			}
 		}
-		return sockets
+		return out
 	}
+	originals := sockets()
 	set := func(more ...string) string {
-		code, stdout, stderr := call(t, append([]string{"busypoll", "set", "--pid", pid, "--prefer", "on", "--state", state}, more...)...)
+		code, stdout, stderr := call(t, append([]string{"busypoll", "set", "--pid", pid, "--prefer", "on", "--budget", "300", "--state", state}, more...)...)
 		if code != exitDone {
 			t.Fatalf("set: exit code %d: %s%s", code, stdout, stderr)
 		}
 		return stderr
 	}
 	set()
-	if n := preferred(); n != 0 {
-		t.Errorf("%d sockets were set without --sockets", n)
+	if diff := cmp.Diff(originals, sockets()); diff != "" {
+		t.Errorf("sockets were set without --sockets (-original +now):\n%s", diff)
 	}
 	if said := set("--sockets"); !strings.Contains(said, "closes it") {
 		t.Errorf("no word about the danger: %q", said)
 	}
-	if n := preferred(); n < 128 {
-		t.Errorf("%d sockets were set, want all 128 connections", n)
+	want := map[busypoll.Params]int{}
+	for p, n := range originals {
+		p.Budget, p.Prefer = 300, true
+		want[p] += n
+	}
+	if diff := cmp.Diff(want, sockets()); diff != "" {
+		t.Errorf("sockets after the set (-want +got):\n%s", diff)
 	}
 	if code, stdout, stderr := call(t, "restore", "--state", state); code != exitDone {
 		t.Fatalf("restore: exit code %d: %s%s", code, stdout, stderr)
 	}
-	if n := preferred(); n != 0 {
-		t.Errorf("%d sockets are left set", n)
+	if diff := cmp.Diff(originals, sockets()); diff != "" {
+		t.Errorf("sockets after the restore (-original +now):\n%s", diff)
 	}
 }
 

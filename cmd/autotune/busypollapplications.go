@@ -73,6 +73,14 @@ func (a *applications) List(_ context.Context, pids []int, sockets bool) ([]busy
 	return rows, nil
 }
 
+// SocketBudget implements [busypoll.BudgetReader].
+func (a *applications) SocketBudget(fd int) (uint16, error) {
+	if err := a.open(); err != nil {
+		return 0, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
+	return a.lister.SocketBudget(fd)
+}
+
 func contextRow(c *probe.Context) busypoll.Descriptor {
 	d := busypoll.Descriptor{
 		Handle: busypoll.Handle{PID: c.PID, Start: c.StartTicks(), FD: c.FD, Kind: busypoll.KindEpoll, Object: c.Address},
@@ -105,6 +113,27 @@ func socketRow(s *probe.Socket) (busypoll.Descriptor, bool) {
 		d.NAPIIDs = []uint32{s.NAPIID}
 	}
 	return d, true
+}
+
+// canSetSockets returns an error where sockets, or with budget their busy-poll
+// budgets, cannot be set so that it can be undone.
+func (a *applications) canSetSockets(budget bool) error {
+	missing, err := a.Missing()
+	if err != nil {
+		return applicationsError(err)
+	}
+	if missing != nil {
+		return cannotError(fmt.Errorf("--sockets: only a BPF iterator lists the sockets of processes, which does not work here (%w): "+
+			"run as root on Linux 5.8 or later with BTF, or leave --sockets out", missing.Err))
+	}
+	if !budget {
+		return nil
+	}
+	if err := (busypoll.Live{Lister: a}).SocketBudgets(); err != nil {
+		return cannotError(fmt.Errorf("--budget with --sockets: what the budgets are now cannot be read, so they could not be put back: %w; "+
+			"run as root on Linux 5.11 or later, or set the budgets of epoll contexts alone", err))
+	}
+	return nil
 }
 
 // whole returns an error where the listing does not tell what tuning

@@ -51,8 +51,6 @@ func (c *busypollSetCmd) check() (model.Selector, error) {
 		return sel, usageError(errors.New("say what to set: --usecs, --budget or --prefer"))
 	case c.Usecs != nil && *c.Usecs > busypoll.MaxUsecs:
 		return sel, usageError(fmt.Errorf("--usecs %d: at most %d", *c.Usecs, busypoll.MaxUsecs))
-	case c.Sockets && c.Budget != nil:
-		return sel, usageError(errors.New("--budget with --sockets: the kernel does not tell the budget of a socket, so it could not be put back"))
 	}
 	return sel, nil
 }
@@ -91,6 +89,9 @@ func (c *busypollSetCmd) Run(ctx context.Context, std streams) (err error) {
 		return fmt.Errorf("no process that %v selects has an epoll context", sel)
 	}
 	if c.Sockets {
+		if err := apps.canSetSockets(c.Budget != nil); err != nil {
+			return err
+		}
 		fmt.Fprintln(std.err, socketsWarning)
 	}
 	owned, err := actuate.OpenApplications(ctx, actuate.Live{Applications: apps}, state, "")
@@ -100,9 +101,6 @@ func (c *busypollSetCmd) Run(ctx context.Context, std streams) (err error) {
 	defer func() { err = errors.Join(err, owned.Close()) }()
 	var wishes []actuate.Wish
 	for _, d := range rows {
-		if d.Kind == busypoll.KindSocket && d.Params != nil {
-			d.Params.Budget = 0 // not told by the kernel, so not compared
-		}
 		wishes = append(wishes, actuate.Wish{Descriptor: d, To: c.to})
 	}
 	granted, applyErr := owned.Apply(ctx, wishes)

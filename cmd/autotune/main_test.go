@@ -94,7 +94,6 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"busypoll set of neither on nor off", []string{"busypoll", "set", "--comm", "x", "--prefer", "yes"}, exitUsage, []string{"--prefer yes", "on or off"}},
 		{"busypoll set of a negative time", []string{"busypoll", "set", "--comm", "x", "--usecs", "-1"}, exitUsage, []string{"--usecs"}},
 		{"busypoll set of too long a time", []string{"busypoll", "set", "--comm", "x", "--usecs", "4000000000"}, exitUsage, []string{"--usecs 4000000000", "2147483647"}},
-		{"budget of sockets", []string{"busypoll", "set", "--comm", "x", "--budget", "8", "--sockets"}, exitUsage, []string{"--budget", "put back"}},
 		{"relative control group", []string{"busypoll", "list", "--cgroup", "a.slice"}, exitUsage, []string{"a.slice", "/"}},
 		{"process that is not there", []string{"busypoll", "list", "--pid", "4194304"}, exitUsage, []string{"4194304"}},
 		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
