@@ -16,7 +16,8 @@
 //   - evidence: too few delays, lost events, stolen time or a setting that is
 //     still settling: hold. At a very low rate, back to plain interrupts.
 //   - ownership: what is read back is not what was written: yield the queue.
-//   - readiness: suspension only while an application drives this one NAPI.
+//   - readiness: suspension only while an application drives this one NAPI; what
+//     else an order asks for is applied.
 //   - bounds: saturate, and say so once.
 //   - step limit: shorten moves up.
 //   - cooldown: space moves for CPU, and let few queues try at a time.

@@ -336,7 +336,7 @@ func TestRepeatedOrdersAreThinned(t *testing.T) {
 func TestAnOrderRefusedForAnotherReasonIsJournalledAtOnce(t *testing.T) {
 	suspend := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 50 * us, IRQSuspendTimeout: 20 * time.Millisecond}
 	b := newBench(t, 1, always(suspend, model.PurposeOrder), func(o *tuner.Options) { o.HoldEvery = 0 })
-	for _, contexts := range [][]model.EpollContext{nil, nil, {{FD: 5, Prefer: true, NAPIIDs: []uint32{8193, 8194}}}, {{FD: 5, Prefer: true, NAPIIDs: []uint32{8193, 8194}}}} {
+	for _, contexts := range [][]model.EpollContext{nil, nil, nil, {{FD: 5, Prefer: true, NAPIIDs: []uint32{8193, 8194}}}, {{FD: 5, Prefer: true, NAPIIDs: []uint32{8193, 8194}}}} {
 		s := b.sample(same(steady()))
 		s.Apps = []model.AppSample{{PID: 7, Comm: "memcached", Contexts: contexts}}
 		b.step(s)

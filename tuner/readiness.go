@@ -18,7 +18,7 @@ func (readinessGuard) rule(t *turn, next func() ruling) ruling {
 		target = r.settings
 	}
 	if err := t.steerable(target); err != nil && r.moves() && r.verdict == model.VerdictApplied {
-		return t.deny(r, model.VerdictRefused, "readiness", fmt.Sprintf("%v refused: %v", target.BusyPoll, err))
+		return t.without(r, fmt.Sprintf("%v refused: %v", target.BusyPoll, err))
 	}
 	if target.IRQSuspendTimeout == 0 {
 		return r
@@ -33,7 +33,7 @@ func (readinessGuard) rule(t *turn, next func() ruling) ruling {
 		r.settings.IRQSuspendTimeout = 0
 		return r
 	case r.moves():
-		return t.deny(r, model.VerdictRefused, "readiness", fmt.Sprintf("suspend %v refused: %v", target.IRQSuspendTimeout, err))
+		return t.without(r, fmt.Sprintf("suspend %v refused: %v", target.IRQSuspendTimeout, err))
 	case t.q.wrote && t.active.IRQSuspendTimeout != t.q.original.IRQSuspendTimeout && !r.moves():
 		t.q.dropTrial()
 		safe := t.active
@@ -47,6 +47,21 @@ func (readinessGuard) rule(t *turn, next func() ruling) ruling {
 			guard:    "readiness",
 		}
 	}
+	return r
+}
+
+// without rules on a move that asks for what no application drives. An order is
+// carried out by deferral alone, as it is where a suspension has to be taken
+// back; a move that is to be judged by its effect would be judged by another's.
+func (t *turn) without(r ruling, why string) ruling {
+	rest := r.settings
+	rest.IRQSuspendTimeout, rest.BusyPoll = 0, model.BusyPoll{}
+	if r.verdict != model.VerdictApplied || r.purpose != model.PurposeOrder || rest == t.active || rest.Mode() != model.ModeDeferral {
+		return t.deny(r, model.VerdictRefused, "readiness", why)
+	}
+	r.settings = rest
+	r.guard = "readiness"
+	r.why = fmt.Sprintf("by deferral alone, %s", why)
 	return r
 }
 
