@@ -44,6 +44,9 @@ type readyLine struct {
 	Comm string `json:"comm"`
 	// Ready tells that nothing stands in the way of suspension.
 	Ready bool `json:"ready"`
+	// GainsNothing tells that even so suspension would not pay at the load
+	// that was seen.
+	GainsNothing bool `json:"gains_nothing"`
 	// Questions counts the answers, and No and Unknown those among them.
 	Questions int `json:"questions"`
 	No        int `json:"no"`
@@ -218,7 +221,7 @@ func watchApps(ctx context.Context, std streams, host *actuate.Host, watch *read
 
 // printReadiness prints the answers about one process.
 func printReadiness(w io.Writer, asJSON bool, app readiness.App, answers []readiness.Answer) error {
-	sum := readyLine{Kind: "readiness_summary", PID: app.PID, Comm: app.Comm, Ready: readiness.Ready(answers), Questions: len(answers)}
+	sum := readyLine{Kind: "readiness_summary", PID: app.PID, Comm: app.Comm, Ready: readiness.Ready(answers), GainsNothing: readiness.GainsNothing(answers), Questions: len(answers)}
 	for _, a := range answers {
 		switch a.Verdict {
 		case readiness.No:
@@ -263,8 +266,11 @@ func printReadiness(w io.Writer, asJSON bool, app readiness.App, answers []readi
 		}
 	}
 	verdict := "ready: nothing stands in the way of suspension"
-	if !sum.Ready {
+	switch {
+	case !sum.Ready:
 		verdict = "not ready"
+	case sum.GainsNothing:
+		verdict = "ready, but suspension gains nothing at this load"
 	}
 	_, err := fmt.Fprintf(w, "\n%s (%d of %d answers are yes)\n", verdict, sum.Questions-sum.No-sum.Unknown, sum.Questions)
 	return err

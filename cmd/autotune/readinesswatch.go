@@ -17,6 +17,11 @@ type readinessWatch struct {
 	procfs     string
 	apps       map[int]*watchedApp
 	suspension map[model.Queue]*model.Suspension
+	// polled is of the windows in which the queue was suspended.
+	polled     map[model.Queue]*readiness.Polled
+	threadTime map[model.Queue]time.Duration
+	// span is that of all windows.
+	span time.Duration
 }
 
 // watchedApp is one process, with what it did in all windows together.
@@ -24,7 +29,8 @@ type watchedApp struct {
 	comm     string
 	contexts []model.EpollContext
 	selected bool
-	cpu      time.Duration
+	// cpu is what it used while it was watched, for span.
+	cpu, span time.Duration
 	// batches counts the returns of epoll_wait with events; counted tells
 	// whether anybody counts.
 	batches uint64
@@ -33,7 +39,10 @@ type watchedApp struct {
 }
 
 func newReadinessWatch(procfs string) *readinessWatch {
-	return &readinessWatch{procfs: procfs, apps: map[int]*watchedApp{}, suspension: map[model.Queue]*model.Suspension{}}
+	return &readinessWatch{
+		procfs: procfs, apps: map[int]*watchedApp{}, suspension: map[model.Queue]*model.Suspension{},
+		polled: map[model.Queue]*readiness.Polled{}, threadTime: map[model.Queue]time.Duration{},
+	}
 }
 
 // app returns what is known of a process.
@@ -46,8 +55,12 @@ func (w *readinessWatch) app(pid int) *watchedApp {
 
 // add takes in one window.
 func (w *readinessWatch) add(s *model.Sample) {
+	w.span += s.Span
 	for i := range s.Queues {
 		q := &s.Queues[i]
+		if q.ThreadTime != nil {
+			w.threadTime[q.Queue] += *q.ThreadTime
+		}
 		if q.Suspension == nil {
 			continue
 		}
@@ -61,12 +74,23 @@ func (w *readinessWatch) add(s *model.Sample) {
 		sum.Expired += q.Suspension.Expired
 		sum.Flushed += q.Suspension.Flushed
 		sum.Length.Merge(&q.Suspension.Length)
+		if q.Suspension.Started == 0 {
+			continue
+		}
+		polled := w.polled[q.Queue]
+		if polled == nil {
+			polled = &readiness.Polled{}
+			w.polled[q.Queue] = polled
+		}
+		polled.Packets += q.Polls().Packets
+		polled.Application += q.Busy.Packets
 	}
 	for i := range s.Apps {
 		a := &s.Apps[i]
 		app := w.app(a.PID)
 		app.comm, app.selected = a.Comm, a.Selected
 		app.cpu += a.CPU
+		app.span += s.Span
 		if a.Contexts != nil {
 			app.contexts = a.Contexts
 		}
@@ -121,13 +145,27 @@ func (w *readinessWatch) facts(pid int, napis []model.NAPI, conditions model.Con
 		batch := app.cpu / time.Duration(app.batches)
 		f.App.Batch = &batch
 	}
+	f.App.CPUs = cpusOf(app.cpu, app.span)
 	for _, n := range napis {
-		f.NAPIs = append(f.NAPIs, readiness.NAPI{
+		instance := readiness.NAPI{
 			ID: n.ID, Queue: n.Queue, Ifname: n.Ifname, Settings: n.Settings,
-			CPUs: w.polledOn(n), Suspension: w.suspension[n.Queue],
-		})
+			CPUs: w.polledOn(n), Suspension: w.suspension[n.Queue], Polled: w.polled[n.Queue],
+		}
+		if spent, threaded := w.threadTime[n.Queue]; threaded {
+			instance.ThreadCPUs = cpusOf(spent, w.span)
+		}
+		f.NAPIs = append(f.NAPIs, instance)
 	}
 	return f
+}
+
+// cpusOf returns how many CPUs a time is; nil where nothing was watched.
+func cpusOf(spent, whole time.Duration) *float64 {
+	if whole <= 0 {
+		return nil
+	}
+	s := float64(spent) / float64(whole)
+	return &s
 }
 
 // polledOn returns the CPUs that may poll an instance; nil where not known.

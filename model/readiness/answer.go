@@ -27,6 +27,9 @@ const (
 	QuestionSafetyTimer Question = "safety_timer"
 	// QuestionIdle: is a CPU awake again within the flush timeout?
 	QuestionIdle Question = "idle_state"
+	// QuestionGain: is the application so busy that its own polls find most
+	// packets?
+	QuestionGain Question = "gain"
 )
 
 // Verdict answers a question. Yes is always what suspension needs.
@@ -70,7 +73,7 @@ type Answer struct {
 
 // Ready reports whether nothing stands in the way of suspension: no answer is
 // No to a question that suspension depends on. What only makes it less useful
-// (placement, threads, idle states) does not count.
+// (placement, threads, idle states, little load) does not count.
 func Ready(answers []Answer) bool {
 	for _, a := range answers {
 		switch a.Question {

@@ -27,6 +27,8 @@ type App struct {
 	// Batch is the mean CPU time that it takes between two returns of
 	// epoll_wait with events, all threads together; nil where not observed.
 	Batch *time.Duration
+	// CPUs is how many CPUs it used on average; nil where not observed.
+	CPUs *float64
 }
 
 // Thread is one thread of the process.
@@ -51,6 +53,19 @@ type NAPI struct {
 	// Suspension is what was seen of it over some windows; nil where not
 	// observed.
 	Suspension *model.Suspension
+	// Polled are its packets over those of these windows in which it was
+	// suspended; nil where it was in none.
+	Polled *Polled
+	// ThreadCPUs is how many CPUs its kernel thread used on average; nil where
+	// there is none, or where not observed.
+	ThreadCPUs *float64
+}
+
+// Polled counts packets of an instance.
+type Polled struct {
+	// Packets are all, and Application those that came by the application's
+	// own polls.
+	Packets, Application uint64
 }
 
 // CPU is what matters of one CPU.

@@ -53,7 +53,7 @@ func Judge(f Facts) []Answer {
 	for _, n := range used {
 		answers = append(answers, safetyTimer(n))
 	}
-	return append(answers, j.idle(watching, used))
+	return append(answers, j.idle(watching, used), j.gain(watching, used))
 }
 
 type judge struct {

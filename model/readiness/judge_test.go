@@ -16,7 +16,7 @@ func ready() readiness.Facts {
 	batch := 40 * time.Microsecond
 	latency := 2 * time.Microsecond
 	f := readiness.Facts{
-		App: readiness.App{PID: 7, Comm: "server", Batch: &batch},
+		App: readiness.App{PID: 7, Comm: "server", Batch: &batch, CPUs: cpus(1.9)},
 		CPUs: map[int]readiness.CPU{
 			0: {Node: 0, ExitLatency: &latency, IdleState: "C1"}, 1: {Node: 0, ExitLatency: &latency, IdleState: "C1"},
 			2: {Node: 1, ExitLatency: &latency, IdleState: "C1"}, 3: {Node: 1, ExitLatency: &latency, IdleState: "C1"},
@@ -30,9 +30,19 @@ func ready() readiness.Facts {
 			ID: id, Queue: model.Queue{Ifindex: 2, Index: i}, Ifname: "eth0", CPUs: []int{i},
 			Settings:   model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 20 * time.Microsecond, IRQSuspendTimeout: 20 * time.Millisecond},
 			Suspension: &model.Suspension{Started: 10, Resumed: 10},
+			Polled:     &readiness.Polled{Packets: 1000, Application: 950},
 		})
 	}
 	return f
+}
+
+func cpus(n float64) *float64 { return &n }
+
+// unsuspended takes away that suspensions were seen.
+func unsuspended(f *readiness.Facts) {
+	for i := range f.NAPIs {
+		f.NAPIs[i].Suspension = &model.Suspension{}
+	}
 }
 
 // answered picks the verdicts other than yes.
@@ -235,6 +245,41 @@ func TestEachQuestionIsAnsweredByItsOwnFacts(t *testing.T) {
 			name: "no idle states are reported",
 			but:  func(f *readiness.Facts) { f.CPUs = map[int]readiness.CPU{0: {}, 1: {}} },
 			want: verdicts{"idle_state ": unknown},
+		},
+		{
+			name: "an application that most packets come to otherwise while it is suspended",
+			but:  func(f *readiness.Facts) { f.NAPIs[0].Polled.Application = 600 },
+			want: verdicts{"gain ": no},
+		},
+		{
+			name: "one that is busy, before it is suspended",
+			but:  unsuspended,
+			want: verdicts{},
+		},
+		{
+			name: "one that sleeps an eighth of the time",
+			but: func(f *readiness.Facts) {
+				unsuspended(f)
+				f.App.CPUs = cpus(1.75)
+			},
+			want: verdicts{"gain ": no},
+		},
+		{
+			name: "one that would be busy if it polled itself",
+			but: func(f *readiness.Facts) {
+				unsuspended(f)
+				f.App.CPUs = cpus(1)
+				f.NAPIs[0].ThreadCPUs, f.NAPIs[1].ThreadCPUs = cpus(0.4), cpus(0.5)
+			},
+			want: verdicts{},
+		},
+		{
+			name: "one whose CPU time was not observed",
+			but: func(f *readiness.Facts) {
+				unsuspended(f)
+				f.App.CPUs = nil
+			},
+			want: verdicts{"gain ": unknown},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
