@@ -159,34 +159,27 @@ func TestMemcachedIsDrivenRestartedAndPutBackAfterAKill(t *testing.T) {
 	testbed.Alone(t)
 	bed := newRealtimeBed(t, 1)
 	memcached := startMemcached(t, bed)
-	getter := startGetter(t, bed)
+	client := startAsking(t, bed)
 	k := newKernel(t, bed)
 	originals := k.settings()
 	state := t.TempDir()
-	getter.delays(t)
-	watch(t, bed)
-	_, p50Base, p90Base := getter.delays(t)
+	p50, p90 := delaysUnderInterrupts(t, bed, client)
 	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", state, "--interval", "100ms",
 		"--apps", "comm=memcached", "--policy", "static:case=suspend50", bed.Server().Ifname)
 	b.await("it was suspended", suspendedNow)
-	getter.delays(t)
 	expectDriven(t, bed, 0.8)
-	n, p50, p90 := getter.delays(t)
-	t.Logf("p50 %v was %v, p90 %v was %v (%d requests)", p50, p50Base, p90, p90Base, n)
-	// On a shared machine delays say little beyond this; a queue that waits for
-	// the safety timer is a hundred times slower.
-	if p50 > 5*p50Base {
-		t.Errorf("p50 went from %v to %v", p50Base, p50)
-	}
+	expectAsFast(t, client, p50, p90)
 
+	if _, err := client.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 	stopProcess(memcached)
-	stopProcess(getter.cmd)
 	b.await("suspension ended with the application", func(e tuner.Entry) bool {
 		return applied(e) && e.From.IRQSuspendTimeout > 0 && e.To.IRQSuspendTimeout == 0
 	})
 	awaitPort(t, bed, false)
 	memcached = startMemcached(t, bed)
-	startGetter(t, bed)
+	startAsking(t, bed)
 	second := false
 	b.await("it was suspended again", func(e tuner.Entry) bool {
 		second = second || e.To.IRQSuspendTimeout == 0 && e.From.IRQSuspendTimeout > 0
@@ -494,9 +487,10 @@ func TestMemcachedWithAThreadPerQueueIsDrivenOnBoth(t *testing.T) {
 	testbed.Alone(t)
 	bed := newRealtimeBed(t, 2)
 	memcached := startMemcached(t, bed)
-	startGetter(t, bed)
+	client := startAsking(t, bed)
 	k := newKernel(t, bed)
 	originals := k.settings()
+	p50, p90 := delaysUnderInterrupts(t, bed, client)
 	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms",
 		"--apps", fmt.Sprintf("pid=%d", memcached.Process.Pid), "--policy", "static:case=suspend50", bed.Server().Ifname)
 	suspended := map[int]bool{}
@@ -506,8 +500,10 @@ func TestMemcachedWithAThreadPerQueueIsDrivenOnBoth(t *testing.T) {
 		}
 		return len(suspended) == 2
 	})
-	// Both threads share one CPU here, and whichever waits for it does not poll.
-	expectDriven(t, bed, 0.4)
+	// Both threads share one CPU here: that both are driven takes a client that
+	// keeps both busy.
+	expectDriven(t, bed, 0.8)
+	expectAsFast(t, client, p50, p90)
 	if code, stderr := b.stop(os.Interrupt); code != exitDone {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

@@ -1,102 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"autotune/experiments/testbed"
-
-	"golang.org/x/sys/unix"
+	"autotune/experiments/workload"
+	"autotune/tuner"
 )
 
-// asGetter makes the test binary a client that asks a memcached for one key
-// over many connections, each as fast as answers come. Its value is the
-// address.
-const asGetter = "AUTOTUNE_TEST_AS_GETTER"
-
-// getterConnections keep the server busy at all times.
-const getterConnections = 24
+// askers is how many connections keep a memcached busy at all times.
+const askers = 24
 
 const memcachedPort = 11211
-
-// runGetter stays on CPU 1 and runs until it is killed.
-func runGetter(addr string) error {
-	var one unix.CPUSet
-	one.Set(1)
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	for _, thread := range threads {
-		if id, err := strconv.Atoi(thread.Name()); err == nil {
-			_ = unix.SchedSetaffinity(id, &one)
-		}
-	}
-	var seen delays
-	for range getterConnections {
-		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
-		if err != nil {
-			return err
-		}
-		go seen.ask(conn)
-	}
-	fmt.Println("ready")
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		fmt.Println(seen.take())
-	}
-	return nil
-}
-
-// delays are those of a client's requests since they were last taken.
-type delays struct {
-	mu   sync.Mutex
-	list []time.Duration
-}
-
-// ask asks for the key until the server is gone.
-func (d *delays) ask(conn net.Conn) {
-	answers := bufio.NewReader(conn)
-	for {
-		asked := time.Now()
-		if _, err := conn.Write([]byte("get key\r\n")); err != nil {
-			return
-		}
-		for line := ""; line != "END\r\n"; {
-			var err error
-			if line, err = answers.ReadString('\n'); err != nil {
-				return
-			}
-		}
-		d.mu.Lock()
-		d.list = append(d.list, time.Since(asked))
-		d.mu.Unlock()
-	}
-}
-
-// take returns number, median and 90th percentile, in nanoseconds.
-func (d *delays) take() (n int, p50, p90 int64) {
-	d.mu.Lock()
-	list := d.list
-	d.list = nil
-	d.mu.Unlock()
-	if len(list) == 0 {
-		return 0, 0, 0
-	}
-	slices.Sort(list)
-	return len(list), int64(list[len(list)/2]), int64(list[len(list)*9/10])
-}
 
 // newRealtimeBed is newBed with NAPI threads that whatever else runs on their
 // CPU does not hold up.
@@ -130,17 +54,19 @@ func requireMemcached(t *testing.T) string {
 }
 
 // startMemcached starts one, on CPU 0, with a thread for each queue of the bed.
+// It is under SCHED_FIFO where the bed's NAPI threads are.
 func startMemcached(t *testing.T, bed *testbed.Bed) *exec.Cmd {
 	t.Helper()
-	args := []string{"-c", "0", requireMemcached(t), "-u", "nobody", "-U", "0",
+	args := []string{"taskset", "-c", "0", requireMemcached(t), "-u", "nobody", "-U", "0",
 		"-l", bed.Server().Addr.String(), "-p", strconv.Itoa(memcachedPort), "-t", strconv.Itoa(bed.Options().Queues)}
 	if queues := bed.Options().Queues; queues > 1 {
 		// A thread takes the connections of one NAPI instance.
 		args = append(args, "-N", strconv.Itoa(queues))
 	}
-	// As its NAPI threads, it runs as soon as there is something to do, whatever
-	// else shares the machine.
-	cmd := exec.Command("chrt", append([]string{"-f", "1", "taskset"}, args...)...)
+	if bed.Options().Realtime {
+		args = append([]string{"chrt", "-f", "1"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	if err := bed.Server().Start(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -175,46 +101,71 @@ func stopProcess(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// getter is such a client.
-type getter struct {
-	cmd *exec.Cmd
-	in  io.Writer
-	out *bufio.Reader
-}
-
-// startGetter loads the memcached of a bed.
-func startGetter(t *testing.T, bed *testbed.Bed) *getter {
+// startAsking keeps the memcached of a bed busy by a client on CPU 1: the next
+// request of a connection, for sixty keys, is sent as soon as its answer has
+// come. The client needs a third of the CPU that the server needs.
+func startAsking(t *testing.T, bed *testbed.Bed) *workload.Client {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), asGetter+"="+netip.AddrPortFrom(bed.Server().Addr, memcachedPort).String())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	ctx := context.WithoutCancel(t.Context())
+	client, err := workload.StartClient(ctx, workload.Launch{Command: program("experiment", "client"), Start: bed.Client().Start},
+		workload.ClientConfig{
+			Addr: netip.AddrPortFrom(bed.Server().Addr, memcachedPort), CPU: 1, RuntimeCPU: 1, Connections: askers, Nice: -10,
+			Exchange: &workload.Exchange{Request: []byte("get" + strings.Repeat(" key", 60) + "\r\n"), Reply: []byte("END\r\n")},
+		}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bed.Client().Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stopProcess(cmd) })
-	g := &getter{cmd, in, bufio.NewReader(out)}
-	if line, err := g.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
-		t.Fatalf("client: %q, %v", line, err)
-	}
-	return g
+	t.Cleanup(func() { _, _ = client.Stop(ctx) }) // the server may be gone
+	ask(t, client, "started")
+	return client
 }
 
-// delays returns number, median and 90th percentile since the call before.
-func (g *getter) delays(t *testing.T) (n int, p50, p90 time.Duration) {
+// ask begins a new phase of the load.
+func ask(t *testing.T, client *workload.Client, phase string) {
 	t.Helper()
-	if _, err := fmt.Fprintln(g.in); err != nil {
+	if _, err := client.Phase(t.Context(), workload.Phase{Name: phase, Closed: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fscanln(g.out, &n, (*int64)(&p50), (*int64)(&p90)); err != nil {
-		t.Fatal(err)
+}
+
+// delays measures the load for a second.
+func delays(t *testing.T, client *workload.Client, phase string) (p50, p90 time.Duration) {
+	t.Helper()
+	ask(t, client, phase)
+	time.Sleep(time.Second)
+	ask(t, client, "after "+phase)
+	sum := workload.Summarize(client.Intervals(), phase)
+	if sum.Completed == 0 {
+		t.Fatal("no request was answered")
 	}
-	return n, p50, p90
+	return sum.Latency.Quantile(0.5), sum.Latency.Quantile(0.9)
+}
+
+// delaysUnderInterrupts measures it as it is left alone, but observed as it is
+// when it is tuned: what is compared is the settings, and not the probes.
+func delaysUnderInterrupts(t *testing.T, bed *testbed.Bed, client *workload.Client) (p50, p90 time.Duration) {
+	t.Helper()
+	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms", "--policy", "base", bed.Server().Ifname)
+	b.await("it observes", func(tuner.Entry) bool { return true })
+	p50, p90 = delays(t, client, "base")
+	if code, stderr := b.stop(os.Interrupt); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	return p50, p90
+}
+
+// expectAsFast fails the test unless median and 90th percentile come within 1.2
+// times of what they were. What else runs on the machine disturbs single
+// seconds, so the best of some counts.
+func expectAsFast(t *testing.T, client *workload.Client, p50Base, p90Base time.Duration) {
+	t.Helper()
+	const allowed = 1.2
+	for try := range 5 {
+		p50, p90 := delays(t, client, fmt.Sprint("now ", try))
+		t.Logf("p50 %v was %v, p90 %v was %v", p50, p50Base, p90, p90Base)
+		if float64(p50) <= allowed*float64(p50Base) && float64(p90) <= allowed*float64(p90Base) {
+			return
+		}
+	}
+	t.Errorf("in no second p50 and p90 were within %v times of what they were", allowed)
 }
