@@ -18,7 +18,8 @@ import (
 
 // applicationsCmd measures what suspension does to unmodified servers.
 type applicationsCmd struct {
-	Only   []string      `help:"Only these of memcached, redis, nginx and net/http." placeholder:"NAME"`
+	Only   []string      `help:"Only these of memcached, memcached-busy, memcached-busy-fifo, redis, nginx and net/http." placeholder:"NAME"`
+	Rate   float64       `help:"Offer this many requests per second in place of each program's own rate; those that are always busy are left out." placeholder:"N"`
 	Rounds int           `help:"How often each contender takes its turn; at least 5 for intervals." default:"5"`
 	Span   time.Duration `help:"Length of a measurement." default:"3s"`
 	Seed   uint64        `help:"Names the client's random numbers." default:"1"`
@@ -30,6 +31,9 @@ type applicationsCmd struct {
 func (c *applicationsCmd) Run(ctx context.Context, std streams) error {
 	if c.Rounds < 1 || c.Span < 250*time.Millisecond {
 		return usageError(errors.New("--rounds must be positive and --span at least 250ms"))
+	}
+	if c.Rate < 0 || c.Rate > 1e6 {
+		return usageError(fmt.Errorf("--rate %v: from 1 to 1000000 requests per second", c.Rate))
 	}
 	if err := demoPossible(); err != nil {
 		return cannotError(err)
@@ -44,11 +48,20 @@ func (c *applicationsCmd) Run(ctx context.Context, std streams) error {
 		for _, name := range c.Only {
 			i := slices.IndexFunc(programs, func(p servers.Program) bool { return p.Name == name })
 			if i < 0 {
-				return usageError(fmt.Errorf("--only %s: there are memcached, redis, nginx and net/http", name))
+				return usageError(fmt.Errorf("--only %s: there are memcached, memcached-busy, memcached-busy-fifo, redis, nginx and net/http", name))
 			}
 			chosen = append(chosen, programs[i])
 		}
 		programs = chosen
+	}
+	if c.Rate > 0 {
+		programs = slices.DeleteFunc(programs, func(p servers.Program) bool { return p.Closed })
+		for i := range programs {
+			programs[i].Rate = c.Rate
+		}
+	}
+	if len(programs) == 0 {
+		return usageError(errors.New("--rate: the chosen programs are always busy, whatever is offered"))
 	}
 	rows, err := servers.Run(ctx, servers.Options{
 		Programs: programs, Rounds: c.Rounds, Settle: time.Second, Span: c.Span, Seed: c.Seed, Self: self,
@@ -93,9 +106,11 @@ func (c *applicationsCmd) print(std streams, rows []servers.Row) error {
 	}
 	fmt.Fprintln(std.out)
 	for _, line := range compared {
-		if line.Verdict != "" {
-			fmt.Fprintf(std.out, "%s, %s against untouched: %s\n", line.Program, line.Contender, line.Verdict)
+		if line.Verdict == "" {
+			fmt.Fprintf(std.out, "%s: will it gain from suspension? doctor said beforehand: %s (%s)\n", line.Program, line.Advice.Gain, line.Advice.Detail)
+			continue
 		}
+		fmt.Fprintf(std.out, "%s, %s against untouched: %s\n", line.Program, line.Contender, line.Verdict)
 	}
 	return nil
 }

@@ -16,34 +16,67 @@ type Program struct {
 	Name string
 	// Rate is the load that it gets, in requests per second: well below what
 	// one CPU of a small virtual machine serves together with its NAPI.
-	Rate     float64
+	Rate float64
+	// Closed asks on each of Connections as soon as it is answered, whatever
+	// Rate says: a server that is always busy.
+	Closed      bool
+	Connections int
+	// Realtime has the server and its NAPI thread under SCHED_FIFO: under the
+	// usual scheduling either may wait for milliseconds while something else
+	// finishes its time slice, and at a low load that would be all there is to
+	// measure.
+	Realtime bool
 	Exchange workload.Exchange
 	// command returns how to start it, listening on addr with one thread that
 	// receives; dir is a directory of its own.
 	command func(addr netip.AddrPort, dir string) (*exec.Cmd, error)
 }
 
-const valueSize = 64
+const (
+	valueSize       = 64
+	openConnections = 64
+	// closedConnections are enough to keep a server busy, and few enough to
+	// tell the time that it takes from the time that requests queue.
+	closedConnections = 24
+)
+
+// phase offers the program's load.
+func (p Program) phase(name string, fresh bool) workload.Phase {
+	return workload.Phase{Name: name, Rate: p.Rate, Closed: p.Closed, Fresh: fresh}
+}
 
 // Programs returns the servers. Self is this program's own path, which serves
 // HTTP by net/http when run as "experiment http".
 func Programs(self string) []Program {
 	value := strings.Repeat("x", valueSize)
 	get := []byte("GET / HTTP/1.1\r\nHost: bed\r\n\r\n")
-	return []Program{
-		{
-			Name: "memcached", Rate: 25000,
-			Exchange: workload.Exchange{
-				Prepare: fmt.Appendf(nil, "set key 0 0 %d\r\n%s\r\n", valueSize, value),
-				Request: []byte("get key\r\n"), Reply: []byte("VALUE key"),
-			},
-			command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
-				return program("memcached", "-u", "nobody", "-t", "1", "-c", "1024", "-U", "0",
-					"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()))
-			},
+	memcached := Program{
+		Name: "memcached", Rate: 25000, Connections: openConnections, Realtime: true,
+		Exchange: workload.Exchange{
+			Prepare: fmt.Appendf(nil, "set key 0 0 %d\r\n%s\r\n", valueSize, value),
+			Request: []byte("get key\r\n"), Reply: []byte("VALUE key"),
 		},
+		command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
+			return program("memcached", "-u", "nobody", "-t", "1", "-c", "1024", "-U", "0",
+				"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()))
+		},
+	}
+	// Twenty small values are asked for at once, as by a page that is put
+	// together from a cache.
+	busy := memcached
+	busy.Name, busy.Rate, busy.Closed, busy.Connections, busy.Realtime = "memcached-busy", 0, true, closedConnections, false
+	busy.Exchange = workload.Exchange{
+		Prepare: []byte("set key 0 0 8\r\n12345678\r\n"),
+		Request: []byte("get" + strings.Repeat(" key", 20) + "\r\n"), Reply: []byte("VALUE key"),
+	}
+	undisturbed := busy
+	undisturbed.Name, undisturbed.Realtime = "memcached-busy-fifo", true
+	return []Program{
+		memcached,
+		busy,
+		undisturbed,
 		{
-			Name: "redis", Rate: 25000,
+			Name: "redis", Rate: 25000, Connections: openConnections, Realtime: true,
 			Exchange: workload.Exchange{
 				Prepare: fmt.Appendf(nil, "SET key %s\r\n", value),
 				Request: []byte("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), Reply: []byte("$64"),
@@ -54,7 +87,7 @@ func Programs(self string) []Program {
 			},
 		},
 		{
-			Name: "nginx", Rate: 15000,
+			Name: "nginx", Rate: 15000, Connections: openConnections, Realtime: true,
 			Exchange: workload.Exchange{Request: get, Reply: []byte("HTTP/1.1 200")},
 			command: func(addr netip.AddrPort, dir string) (*exec.Cmd, error) {
 				config := filepath.Join(dir, "nginx.conf")
@@ -66,7 +99,7 @@ func Programs(self string) []Program {
 			},
 		},
 		{
-			Name: "net/http", Rate: 10000,
+			Name: "net/http", Rate: 10000, Connections: openConnections, Realtime: true,
 			Exchange: workload.Exchange{Request: get, Reply: []byte("HTTP/1.1 200")},
 			command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
 				cmd := exec.Command(self, "experiment", "http", addr.String())
@@ -75,6 +108,14 @@ func Programs(self string) []Program {
 			},
 		},
 	}
+}
+
+// load says how much is offered.
+func (p Program) load() string {
+	if p.Closed {
+		return fmt.Sprintf(" over %d connections", p.Connections)
+	}
+	return fmt.Sprintf(" at %.0f requests/s", p.Rate)
 }
 
 // nginxConfig is for one process in the foreground, which keeps connections for

@@ -66,11 +66,12 @@ type Options struct {
 
 // Row is one contender's turn.
 type Row struct {
-	Program   string  `json:"program"`
-	Contender string  `json:"contender"`
-	Round     int     `json:"round"`
-	Rate      float64 `json:"offered_per_s"`
-	Achieved  float64 `json:"achieved_per_s"`
+	Program   string `json:"program"`
+	Contender string `json:"contender"`
+	Round     int    `json:"round"`
+	// Rate is 0 where each connection asked as soon as it was answered.
+	Rate     float64 `json:"offered_per_s"`
+	Achieved float64 `json:"achieved_per_s"`
 	// P50Us to P99Us are the client's, without requests that overlap a
 	// scheduling gap; Excluded is the share of those.
 	P50Us    float64 `json:"p50_us"`
@@ -84,6 +85,8 @@ type Row struct {
 	// watched.
 	BusyShare *float64 `json:"application_polled_share"`
 	Expired   *uint64  `json:"suspensions_expired"`
+	// Advice was given before the first round.
+	Advice Advice `json:"advice"`
 }
 
 const serverCPU, clientCPU = 0, 1
@@ -103,7 +106,7 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 
 // program measures one server in a bed of its own.
 func (o Options) program(ctx context.Context, p Program) (rows []Row, err error) {
-	bed, err := testbed.New(ctx, testbed.Options{Prefix: "applications", Threaded: true, Realtime: true, ServerCPU: serverCPU, ClientCPU: clientCPU})
+	bed, err := testbed.New(ctx, testbed.Options{Prefix: "applications", Threaded: true, Realtime: p.Realtime, ServerCPU: serverCPU, ClientCPU: clientCPU})
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a test bed: %w", ErrCannotRun, err)
 	}
@@ -137,25 +140,36 @@ func (o Options) program(ctx context.Context, p Program) (rows []Row, err error)
 	if err := await(ctx, bed, addr); err != nil {
 		return nil, err
 	}
-	if err := pin(pid, serverCPU); err != nil {
+	if err := pin(pid, serverCPU, p.Realtime); err != nil {
 		return nil, err
 	}
 	client, err := workload.StartClient(ctx, workload.Launch{Command: o.Client(), Start: bed.Client().Start}, workload.ClientConfig{
-		Addr: addr, CPU: clientCPU, RuntimeCPU: clientCPU, Connections: 64, Nice: -10, Seed: o.Seed, Exchange: &p.Exchange,
+		Addr: addr, CPU: clientCPU, RuntimeCPU: clientCPU, Connections: p.Connections, Nice: -10, Seed: o.Seed, Exchange: &p.Exchange,
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("start the client: %w", err)
+	}
+	if _, err := client.Phase(ctx, p.phase("advice", true)); err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, o.Settle); err != nil {
+		return nil, err
+	}
+	advice, err := o.advise(ctx, pid)
+	if err != nil {
+		return nil, err
 	}
 	contenders := Contenders()
 	for round := range o.Rounds {
 		for i := range contenders {
 			c := contenders[(i+round)%len(contenders)]
-			o.Progress("%s at %.0f requests/s, round %d of %d: %s", p.Name, p.Rate, round+1, o.Rounds, c.Name)
+			o.Progress("%s%s, round %d of %d: %s", p.Name, p.load(), round+1, o.Rounds, c.Name)
 			t := turn{Options: o, bed: bed, client: client, program: p, pid: pid, contender: c, round: round, dir: dir}
 			row, err := t.run(ctx)
 			if err != nil {
 				return rows, fmt.Errorf("%s: %w", c.Name, err)
 			}
+			row.Advice = advice
 			rows = append(rows, row)
 		}
 	}
@@ -181,10 +195,9 @@ func await(ctx context.Context, bed *testbed.Bed, addr netip.AddrPort) error {
 	return errors.Join(ctx.Err(), fmt.Errorf("the server does not listen on %v: %w", addr, last))
 }
 
-// pin puts all threads of a process onto one CPU, under SCHED_FIFO as the NAPI
-// thread is: under the usual scheduling either may wait for milliseconds while
-// the other finishes its time slice, and that would be all there is to measure.
-func pin(pid, cpu int) error {
+// pin puts all threads of a process onto one CPU, with realtime under SCHED_FIFO
+// as the NAPI thread is.
+func pin(pid, cpu int, realtime bool) error {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return fmt.Errorf("list the server's threads: %w", err)
@@ -198,6 +211,9 @@ func pin(pid, cpu int) error {
 		}
 		if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("pin thread %d to CPU %d: %w", tid, cpu, err)
+		}
+		if !realtime {
+			continue
 		}
 		attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
 		if err := unix.SchedSetAttr(tid, attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -224,7 +240,7 @@ func (t *turn) run(ctx context.Context) (row Row, err error) {
 	name := fmt.Sprintf("%s %d", t.contender.Name, t.round)
 	// The tuner takes a queue that carries traffic: of an application that
 	// receives nothing it cannot tell that it receives there.
-	if _, err := t.client.Phase(ctx, workload.Phase{Name: "before " + name, Rate: t.program.Rate, Fresh: true}); err != nil {
+	if _, err := t.client.Phase(ctx, t.program.phase("before "+name, true)); err != nil {
 		return row, err
 	}
 	var tuner *tuning
@@ -245,7 +261,7 @@ func (t *turn) run(ctx context.Context) (row Row, err error) {
 	if err != nil {
 		return row, err
 	}
-	if _, err := t.client.Phase(ctx, workload.Phase{Name: name, Rate: t.program.Rate}); err != nil {
+	if _, err := t.client.Phase(ctx, t.program.phase(name, false)); err != nil {
 		return row, err
 	}
 	if err := sleep(ctx, t.Span); err != nil {

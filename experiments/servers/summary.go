@@ -27,6 +27,10 @@ type Compared struct {
 	Deferral  *Ratios `json:"against_deferral"`
 	// Verdict says what the program gained or lost against being untouched.
 	Verdict string `json:"verdict"`
+	// AchievedPerS is the median rate of answers.
+	AchievedPerS float64 `json:"achieved_per_s"`
+	// Advice was given before the first round, about suspension.
+	Advice Advice `json:"advice"`
 }
 
 // Ratios are geometric means over rounds with intervals.
@@ -61,8 +65,9 @@ func Summarize(rows []Row) []Compared {
 				continue
 			}
 			c := Compared{
-				Program: program, Contender: contender.Name,
-				P50Us: median(mine, func(r Row) float64 { return r.P50Us }), P90Us: median(mine, func(r Row) float64 { return r.P90Us }),
+				Program: program, Contender: contender.Name, Advice: mine[0].Advice,
+				AchievedPerS: median(mine, func(r Row) float64 { return r.Achieved }),
+				P50Us:        median(mine, func(r Row) float64 { return r.P50Us }), P90Us: median(mine, func(r Row) float64 { return r.P90Us }),
 				P99Us: median(mine, func(r Row) float64 { return r.P99Us }), CPUPerRequestUs: median(mine, func(r Row) float64 { return r.CPUPerRequestUs }),
 			}
 			for _, r := range mine {
@@ -139,8 +144,8 @@ func median(rows []Row, of func(Row) float64) float64 {
 
 // WriteMarkdown writes the comparison as a table.
 func WriteMarkdown(w io.Writer, compared []Compared) error {
-	const head = "| program | contender | CPU/request us | p50 us | p90 us | p99 us | polled by the application | CPU against untouched | p90 against untouched | CPU against deferral | p90 against deferral |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|\n"
+	const head = "| program | contender | answers/s | CPU/request us | p50 us | p90 us | p99 us | polled by the application | CPU against untouched | p90 against untouched | CPU against deferral | p90 against deferral |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}
@@ -157,8 +162,8 @@ func WriteMarkdown(w io.Writer, compared []Compared) error {
 			busy = fmt.Sprintf("%.0f%%", 100**c.BusyShare)
 		}
 		cpu, p90 := func(r *Ratios) stats.Interval { return r.CPU }, func(r *Ratios) stats.Interval { return r.P90 }
-		if _, err := fmt.Fprintf(w, "| %s | %s | %.1f | %.0f | %.0f | %.0f | %s | %s | %s | %s | %s |\n",
-			c.Program, c.Contender, c.CPUPerRequestUs, c.P50Us, c.P90Us, c.P99Us, busy,
+		if _, err := fmt.Fprintf(w, "| %s | %s | %.0f | %.1f | %.0f | %.0f | %.0f | %s | %s | %s | %s | %s |\n",
+			c.Program, c.Contender, c.AchievedPerS, c.CPUPerRequestUs, c.P50Us, c.P90Us, c.P99Us, busy,
 			interval(c.Untouched, cpu), interval(c.Untouched, p90), interval(c.Deferral, cpu), interval(c.Deferral, p90)); err != nil {
 			return err
 		}
