@@ -37,6 +37,7 @@ type attendance struct {
 	windows  int
 
 	placer *placer
+	stalls *stalls
 }
 
 // wrap puts the attendance behind a source.
@@ -66,6 +67,9 @@ func (a *attendance) window(ctx context.Context, s *model.Sample) {
 	}
 	a.rebinds()
 	a.yields()
+	if a.stalls != nil {
+		a.stalls.window(s)
+	}
 	if a.watch == nil {
 		return
 	}

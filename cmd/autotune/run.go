@@ -161,6 +161,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		sinks = &journals{tuner.NewJSONL(std.out)}
 	}
 	attend := &attendance{std: std, asJSON: c.JSON, name: func(q model.Queue) string { return names[q] }}
+	attend.stalls = &stalls{asJSON: c.JSON, out: std.out, err: std.err, name: attend.name}
 	s, err := openSession(ctx, sessionOptions{
 		namespace: actuate.ParseNamespace(c.Netns),
 		ifaces:    c.Ifaces,
