@@ -20,7 +20,7 @@ type busypollCmd struct {
 
 // selection are the flags that pick processes.
 type selection struct {
-	PID    int    `help:"This process." name:"pid" placeholder:"N"`
+	PID    *int   `help:"This process." name:"pid" placeholder:"N"`
 	Comm   string `help:"All processes of this name (/proc/PID/comm)." placeholder:"NAME"`
 	Cgroup string `help:"All processes in this control group and below." placeholder:"PATH"`
 	All    bool   `help:"All processes."`
@@ -30,8 +30,8 @@ type selection struct {
 // allowed.
 func (s selection) selector(orAll bool) (model.Selector, error) {
 	var picked []model.Selector
-	if s.PID != 0 {
-		picked = append(picked, model.Selector{Kind: model.SelectPID, Value: strconv.Itoa(s.PID)})
+	if s.PID != nil {
+		picked = append(picked, model.Selector{Kind: model.SelectPID, Value: strconv.Itoa(*s.PID)})
 	}
 	if s.Comm != "" {
 		picked = append(picked, model.Selector{Kind: model.SelectComm, Value: s.Comm})
@@ -71,7 +71,9 @@ func selected(ctx context.Context, apps *applications, sel model.Selector, socke
 	var pids []int
 	system := actuate.Live{Applications: apps}.Processes()
 	if pid := sel.PID(); pid != 0 {
-		if _, err := (busypoll.Live{}).Start(pid); err != nil {
+		if _, err := (busypoll.Live{}).Start(pid); errors.Is(err, busypoll.ErrVanished) {
+			return nil, usageError(fmt.Errorf("no process %d is running here (`ps -eo pid,comm` shows what is)", pid))
+		} else if err != nil {
 			return nil, usageError(err)
 		}
 		pids = []int{pid}
@@ -97,6 +99,8 @@ func applicationsError(err error) error {
 	switch {
 	case errors.Is(err, errPIDNamespace), errors.As(err, &denied) && errors.Is(err, os.ErrPermission):
 		return cannotError(err)
+	case errors.Is(err, os.ErrPermission) && ownUserNamespace():
+		return cannotError(fmt.Errorf("%w: autotune is in a user namespace of its own, where root is nobody outside: run as root of the host", err))
 	case errors.Is(err, os.ErrPermission):
 		return cannotError(fmt.Errorf("%w: run as root, or as the user of the process", err))
 	case errors.As(err, &denied) && errors.Is(err, model.ErrReadOnly):
@@ -104,4 +108,11 @@ func applicationsError(err error) error {
 	default:
 		return err
 	}
+}
+
+// ownUserNamespace reports whether autotune is in another user namespace than
+// the host's, PROC_USER_INIT_INO of include/linux/proc_ns.h.
+func ownUserNamespace() bool {
+	ns, err := os.Readlink("/proc/self/ns/user")
+	return err == nil && ns != "user:[4026531837]"
 }

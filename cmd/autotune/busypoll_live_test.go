@@ -515,6 +515,17 @@ func TestMemcachedWithAThreadPerQueueIsDrivenOnBoth(t *testing.T) {
 	}
 }
 
+func TestSettingFromAnotherUserNamespaceIsRefused(t *testing.T) {
+	testbed.Require(t)
+	cmd := program("busypoll", "set", "--pid", fmt.Sprint(os.Getpid()), "--prefer", "on", "--state", t.TempDir())
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != exitCannot || !strings.Contains(string(out), "user namespace") {
+		t.Errorf("%v, exit code %d, want %d: %s", err, cmd.ProcessState.ExitCode(), exitCannot, out)
+	}
+}
+
 func TestListingInAnotherPIDNamespaceIsRefused(t *testing.T) {
 	testbed.Require(t)
 	cmd := program("busypoll", "list")
