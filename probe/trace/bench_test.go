@@ -182,8 +182,9 @@ func TestADayOf64QueuesIsUnderOneGiB(t *testing.T) {
 }
 
 // BenchmarkSize reports the compressed bytes per queue-sample by packet rate
-// per queue and share of requests followed: the counts are random, and cost
-// what their entropy is.
+// per queue and share of requests followed, those of them that histograms take,
+// and the least that any encoding of these could take: the entropy of their
+// counts where the mean of each is known beforehand.
 func BenchmarkSize(b *testing.B) {
 	for _, packets := range []float64{100, 1000, 10000} {
 		for _, every := range []int{1, 16} {
@@ -195,24 +196,61 @@ func BenchmarkSize(b *testing.B) {
 				for i := range drawn {
 					drawn[i] = source.next()
 				}
-				var out bytes.Buffer
+				all := 0
 				for b.Loop() {
-					out.Reset()
-					w, err := NewWriter(&out, Header{}, Options{})
-					if err != nil {
-						b.Fatal(err)
-					}
-					for _, s := range drawn {
-						if err := w.Write(s); err != nil {
-							b.Fatal(err)
+					all = traceSize(b, drawn)
+				}
+				bits := 0.0
+				for i := range drawn {
+					for j := range drawn[i].Queues {
+						q := &drawn[i].Queues[j]
+						for _, counts := range [][]uint64{q.Work[:], q.RingWait.Counts[:], q.SocketWait.Counts[:], q.Service.Counts[:], q.Delay.Counts[:], q.Suspension.Length.Counts[:]} {
+							for _, n := range counts {
+								bits += poissonEntropy(float64(n))
+							}
 						}
-					}
-					if err := w.Close(); err != nil {
-						b.Fatal(err)
+						q.Work, q.RingWait, q.SocketWait, q.Service, q.Delay = [model.WorkBuckets]uint64{}, nil, nil, nil, nil
+						q.Suspension.Length = model.Histogram{}
 					}
 				}
-				b.ReportMetric(float64(out.Len())/(queues*samples), "B/queue-sample")
+				b.ReportMetric(float64(all)/(queues*samples), "B/queue-sample")
+				b.ReportMetric(float64(all-traceSize(b, drawn))/(queues*samples), "histogram-B/queue-sample")
+				b.ReportMetric(bits/8/(queues*samples), "entropy-B/queue-sample")
 			})
 		}
 	}
+}
+
+// traceSize is the length of a trace of samples.
+func traceSize(b *testing.B, samples []model.Sample) int {
+	b.Helper()
+	var out bytes.Buffer
+	w, err := NewWriter(&out, Header{}, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, s := range samples {
+		if err := w.Write(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return out.Len()
+}
+
+// poissonEntropy is the entropy in bits of a Poisson variable.
+func poissonEntropy(mean float64) float64 {
+	if mean > 30 {
+		return 0.5 * math.Log2(2*math.Pi*math.E*mean)
+	}
+	bits, p := 0.0, math.Exp(-mean)
+	for k := 1.0; k < 120 && mean > 0; k++ {
+		if p > 1e-15 {
+			bits -= p * math.Log2(p)
+		}
+		p *= mean / k
+	}
+	return bits
 }

@@ -19,6 +19,8 @@ type column[T any] struct {
 	// required columns have no null and cannot be absent. The others are not
 	// known where they are, as in a trace from before they existed.
 	required bool
+	// packed columns are of histograms. They are the last ones of a table.
+	packed bool
 }
 
 // maxRows bounds the rows of a table, which cost much more memory than their
@@ -29,22 +31,31 @@ const maxRows = 1 << 14
 type table[T any] struct {
 	columns []column[T]
 	index   map[string]int
+	// packed is the first column of histograms.
+	packed int
 }
 
 func newTable[T any](columns ...column[T]) *table[T] {
-	t := &table[T]{columns: columns, index: make(map[string]int, len(columns))}
+	t := &table[T]{columns: columns, index: make(map[string]int, len(columns)), packed: len(columns)}
 	for i, c := range columns {
 		t.index[c.name] = i
+		if c.packed {
+			t.packed = min(t.packed, i)
+		}
 	}
 	return t
 }
 
-// append appends rows as an object of columns; nil is null.
-func (t *table[T]) append(b []byte, rows []T) []byte {
+// append appends rows as an object of columns; nil is null. Histograms is told
+// where the columns of histograms begin and end.
+func (t *table[T]) append(b []byte, rows []T, histograms *stretch) []byte {
 	if rows == nil {
 		return append(b, "null"...)
 	}
 	for i := range t.columns {
+		if i == t.packed {
+			histograms.begin = len(b)
+		}
 		b = append(b, "{,"[min(i, 1)], '"')
 		b = append(b, t.columns[i].name...)
 		b = append(b, `":`...)
@@ -57,8 +68,12 @@ func (t *table[T]) append(b []byte, rows []T) []byte {
 		}
 		b = append(b, ']')
 	}
+	histograms.end = len(b)
 	return append(b, '}')
 }
+
+// stretch is a part of a text.
+type stretch struct{ begin, end int }
 
 // read reads what append writes. The hint only sets the first allocation.
 func (t *table[T]) read(d *decoder, hint int) []T {
@@ -163,7 +178,7 @@ func maybeDuration[T any](name string, at func(*T) **time.Duration) column[T] {
 
 func maybeHistogram[T any](name string, at func(*T) **model.Histogram) column[T] {
 	return column[T]{
-		name:  name,
+		name: name, packed: true,
 		write: func(b []byte, row *T) []byte { return appendHistogram(b, *at(row)) },
 		read:  func(d *decoder, row *T) { *at(row) = d.histogram() },
 	}

@@ -15,7 +15,14 @@ type encoder struct {
 	// active and napis are reused from sample to sample.
 	active []keyed[model.Settings]
 	napis  []keyed[uint32]
+	// cuts are positions in the text at which another kind of text begins, so
+	// that the codes of one suit the other badly.
+	cuts []int
 }
+
+// leastBlock is how much text is worth codes of its own, which take some 100
+// bytes.
+const leastBlock = 4 << 10
 
 func newEncoder() *encoder { return &encoder{tables: newTables()} }
 
@@ -28,9 +35,13 @@ func (e *encoder) append(b []byte, s *model.Sample) []byte {
 	b = append(b, `,"span_ns":`...)
 	b = strconv.AppendInt(b, int64(s.Span), 10)
 	b = append(b, `,"queues":`...)
-	b = e.tables.queues.append(b, s.Queues)
+	var histograms stretch
+	b = e.tables.queues.append(b, s.Queues, &histograms)
+	if histograms.end-histograms.begin >= leastBlock {
+		e.cuts = append(e.cuts, histograms.begin, histograms.end)
+	}
 	b = append(b, `,"cpus":`...)
-	b = e.tables.cpus.append(b, s.CPUs)
+	b = e.tables.cpus.append(b, s.CPUs, new(stretch))
 	b = append(b, `,"apps":`...)
 	b = appendList(b, s.Apps, appendApp)
 	b = append(b, `,"latency":`...)
@@ -49,10 +60,10 @@ func (e *encoder) append(b []byte, s *model.Sample) []byte {
 	b = strconv.AppendUint(b, s.AppsUnknown, 10)
 	b = append(b, `,"active":`...)
 	e.active = keyedRows(e.active, s.Active)
-	b = e.tables.active.append(b, e.active)
+	b = e.tables.active.append(b, e.active, new(stretch))
 	b = append(b, `,"napi_ids":`...)
 	e.napis = keyedRows(e.napis, s.NAPIIDs)
-	b = e.tables.napis.append(b, e.napis)
+	b = e.tables.napis.append(b, e.napis, new(stretch))
 	b = append(b, `,"absent":`...)
 	b = appendByQueue(b, s.Absent, appendReason)
 	b = append(b, `,"probe":`...)

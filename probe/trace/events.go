@@ -119,13 +119,13 @@ func appendEvents(b []byte, e *model.Events) []byte {
 	b = strconv.AppendUint(b, e.Lost, 10)
 	b = append(b, `,"polls":`...)
 	t.last = e.From
-	b = t.polls.append(b, e.Polls)
+	b = t.polls.append(b, e.Polls, new(stretch))
 	b = append(b, `,"waits":`...)
 	t.last = e.From
-	b = t.waits.append(b, e.Waits)
+	b = t.waits.append(b, e.Waits, new(stretch))
 	b = append(b, `,"requests":`...)
 	t.last = e.From
-	b = t.requests.append(b, e.Requests)
+	b = t.requests.append(b, e.Requests, new(stretch))
 	return append(b, '}')
 }
 

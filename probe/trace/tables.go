@@ -90,7 +90,7 @@ func queueTable() *table[model.QueueSample] {
 		part("suspension_expired", suspension, func(p *model.Suspension) *uint64 { return &p.Expired }),
 		part("suspension_flushed", suspension, func(p *model.Suspension) *uint64 { return &p.Flushed }),
 		column[row]{
-			name: "suspension_length",
+			name: "suspension_length", packed: true,
 			write: func(b []byte, q *row) []byte {
 				if q.Suspension == nil {
 					return append(b, "null"...)
@@ -105,7 +105,7 @@ func queueTable() *table[model.QueueSample] {
 			},
 		},
 		column[row]{
-			name: "work", required: true,
+			name: "work", required: true, packed: true,
 			write: func(b []byte, q *row) []byte { return appendPacked(b, q.Work[:]) },
 			read:  func(d *decoder, q *row) { d.counts(q.Work[:]) },
 		},

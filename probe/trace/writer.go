@@ -313,7 +313,9 @@ func (w *Writer) flush() error {
 	if len(w.lines) == 0 {
 		return nil
 	}
-	w.frame = w.zstd.EncodeAll(w.lines, w.frame[:0])
+	if err := w.compress(); err != nil {
+		return err
+	}
 	pending := w.pending
 	w.lines, w.pending = w.lines[:0], Gap{}
 	if err := w.writeFrame(); err != nil {
@@ -327,6 +329,43 @@ func (w *Writer) flush() error {
 	w.bytes += int64(len(w.frame))
 	w.number++
 	return nil
+}
+
+// compress makes the frame of the lines. A block of the frame ends where another
+// kind of text begins: each block has codes of its own.
+func (w *Writer) compress() error {
+	out := sliceWriter{w.frame[:0]}
+	w.zstd.Reset(&out)
+	from := 0
+	for _, cut := range w.encoder.cuts {
+		// Lines that were refused are not there any more.
+		if cut <= from || cut >= len(w.lines) {
+			continue
+		}
+		if _, err := w.zstd.Write(w.lines[from:cut]); err != nil {
+			return fmt.Errorf("compress trace frame: %w", err)
+		}
+		if err := w.zstd.Flush(); err != nil {
+			return fmt.Errorf("compress trace frame: %w", err)
+		}
+		from = cut
+	}
+	if _, err := w.zstd.Write(w.lines[from:]); err != nil {
+		return fmt.Errorf("compress trace frame: %w", err)
+	}
+	if err := w.zstd.Close(); err != nil {
+		return fmt.Errorf("compress trace frame: %w", err)
+	}
+	w.frame, w.encoder.cuts = out.b, w.encoder.cuts[:0]
+	return nil
+}
+
+// sliceWriter appends what is written.
+type sliceWriter struct{ b []byte }
+
+func (s *sliceWriter) Write(p []byte) (int, error) {
+	s.b = append(s.b, p...)
+	return len(p), nil
 }
 
 func (w *Writer) lose(g Gap) {
