@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,6 +27,43 @@ type Events struct {
 	// times cannot be rebuilt across a loss. Of several spans that make up a
 	// window, the last one has it for all.
 	Lost uint64
+}
+
+// End is when the request was over.
+func (e *RequestEvent) End() time.Duration {
+	switch {
+	case e.Send != nil:
+		return *e.Send
+	case e.Receive != nil:
+		return *e.Receive
+	}
+	return e.Ready
+}
+
+// Split returns the events in as many adjoining spans as it takes for none to
+// have more than most of a kind, in their order. What was lost is told in the
+// last.
+func (e Events) Split(most int) []Events {
+	if max(len(e.Polls), len(e.Waits), len(e.Requests)) <= most || e.To-e.From < 2 {
+		return []Events{e}
+	}
+	middle := e.From + (e.To-e.From)/2
+	first, last := Events{From: e.From, To: middle}, Events{From: middle, To: e.To, Lost: e.Lost}
+	polls, _ := slices.BinarySearchFunc(e.Polls, middle+1, func(p PollEvent, at time.Duration) int { return cmp.Compare(p.At, at) })
+	waits, _ := slices.BinarySearchFunc(e.Waits, middle+1, func(w WaitEvent, at time.Duration) int { return cmp.Compare(w.At, at) })
+	first.Polls, last.Polls = e.Polls[:polls:polls], e.Polls[polls:]
+	first.Waits, last.Waits = e.Waits[:waits:waits], e.Waits[waits:]
+	if e.Requests != nil {
+		first.Requests, last.Requests = []RequestEvent{}, []RequestEvent{}
+	}
+	for _, r := range e.Requests {
+		if r.End() <= middle {
+			first.Requests = append(first.Requests, r)
+		} else {
+			last.Requests = append(last.Requests, r)
+		}
+	}
+	return append(first.Split(most), last.Split(most)...)
 }
 
 // PollEvent is one poll of a NAPI instance.

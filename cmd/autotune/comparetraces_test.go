@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -199,7 +200,7 @@ func TestAMachineIsFittedToTheRecordings(t *testing.T) {
 		t.Fatal(err)
 	}
 	fitted := manifest.Plan.Fitted
-	if fitted == nil || fitted.Host.Queues != 2 || fitted.Cost == generic.Cost {
+	if fitted == nil || fitted.Host.Queues != 2 || reflect.DeepEqual(fitted.Cost, generic.Cost) {
 		t.Errorf("the machine of the manifest is not one of two queues with costs of its own: %+v", fitted)
 	}
 	if n := manifest.Plan.Traces[0].Duration; n != 400*time.Millisecond || !strings.Contains(manifest.Plan.Traces[0].About, "from its beginning") {

@@ -14,6 +14,13 @@ type arrivals struct {
 	recorded  []time.Duration
 	position  int
 	low, high float64
+	// singles, when not nil, has the arrivals of windows that last each; those
+	// of the present one are in instants, from position on, if single is set.
+	singles  func(window int) ([]time.Duration, bool)
+	each     int64
+	single   bool
+	instants []time.Duration
+	begin    int64
 }
 
 func newArrivals(load Load, q QueueShare, before float64) arrivals {
@@ -23,6 +30,11 @@ func newArrivals(load Load, q QueueShare, before float64) arrivals {
 		a.closed = true
 	case Recorded:
 		a.recorded = l.At
+	case Windows:
+		if l.Singles != nil {
+			a.each = int64(l.Each)
+			a.singles = func(window int) ([]time.Duration, bool) { return l.Singles(q.Index, window) }
+		}
 	}
 	a.path = load.Path(q)
 	return a
@@ -38,8 +50,15 @@ func (a *arrivals) next(from int64, r *random) (int64, float64) {
 		if from >= a.until {
 			rate, until := a.path(time.Duration(from))
 			a.rate, a.until = rate, int64(until)
+			a.openWindow(from)
 		}
-		if a.rate > 0 {
+		if a.single {
+			if a.position < len(a.instants) {
+				at := a.begin + int64(a.instants[a.position])
+				a.position++
+				return max(at, from), a.rate / a.fraction / 1e6
+			}
+		} else if a.rate > 0 {
 			at := from + int64(r.exponential()/a.rate*1e9+0.5)
 			if at < a.until {
 				return at, a.rate / a.fraction / 1e6
@@ -51,6 +70,17 @@ func (a *arrivals) next(from int64, r *random) (int64, float64) {
 		// The process has no memory: go on from the change of rate.
 		from = a.until
 	}
+}
+
+// openWindow finds the single arrivals of the window that begins at from.
+func (a *arrivals) openWindow(from int64) {
+	if a.singles == nil || a.until >= int64(forever) {
+		a.single = false
+		return
+	}
+	window := from / a.each
+	a.instants, a.single = a.singles(int(window))
+	a.begin, a.position = window*a.each, 0
 }
 
 func (a *arrivals) nextRecorded() int64 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -90,7 +91,13 @@ type CostModel struct {
 	// ExponentialService draws each request's user time from an exponential
 	// distribution with mean RequestUser instead of taking it as constant.
 	ExponentialService bool `json:"exponential_service"`
+	// ServiceShape has equally likely factors of RequestUser + RequestSystem,
+	// with mean 1, from which each request draws one. Empty is 1 for all.
+	ServiceShape []float64 `json:"service_shape,omitempty"`
 }
+
+// maxShape bounds the factors of ServiceShape.
+const maxShape = 10000
 
 // durations are the costs by name: all times but the time constant of idling.
 func (c *CostModel) durations() map[string]*time.Duration {
@@ -118,6 +125,14 @@ func (c *CostModel) Check() error {
 	}
 	if !(c.StackShare >= 0 && c.StackShare <= 1) {
 		return fmt.Errorf("cost stack_share is %v: must be in 0 to 1", c.StackShare)
+	}
+	for _, f := range c.ServiceShape {
+		if !(f >= 0 && f <= maxShape) {
+			return fmt.Errorf("cost service_shape has %v: must be in 0 to %d", f, maxShape)
+		}
+	}
+	if c.ExponentialService && len(c.ServiceShape) > 0 {
+		return errors.New("cost exponential_service and service_shape exclude each other")
 	}
 	for name, d := range c.durations() {
 		if *d < 0 {

@@ -162,6 +162,11 @@ type Windows struct {
 	Each time.Duration
 	// PerSecond is indexed by queue, then by window.
 	PerSecond [][]float64
+	// Singles returns the arrivals of one window of one queue, ascending and
+	// since its beginning, where each of them is known; otherwise false, and
+	// they are drawn from the rate. It may be called from several goroutines.
+	// Nil knows none.
+	Singles func(queue, window int) ([]time.Duration, bool) `json:"-"`
 }
 
 // Path implements [Load].

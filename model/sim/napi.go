@@ -10,6 +10,7 @@ import (
 // returns the packets that were received and when it ended.
 func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64) {
 	t := at + l.ns.interrupt
+	l.byTimer = cause == causeTimer
 	switch cause {
 	case causeTimer:
 		l.timer = never
@@ -133,6 +134,7 @@ func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, u
 		l.count.softirqPoll += t - began
 	}
 	l.notePoll(t, work, budget, softirq)
+	l.events.poll(t, work, l.loop(softirq))
 	return work, t
 }
 

@@ -8,6 +8,9 @@ func (l *lane) accept() {
 	if l.open <= l.flight.first() {
 		p.at = l.open
 		p.conn = l.arrive.connection(&l.random, len(l.conns))
+		if l.arrive.single {
+			p.conn = l.free(p.conn)
+		}
 		l.drawOpen(p.at)
 		conn := &l.conns[p.conn]
 		l.count.due++
@@ -32,6 +35,22 @@ func (l *lane) accept() {
 	}
 	l.rxLast = p.at
 	l.ring.push(p)
+}
+
+// mostTried is how many connections are looked at for one that is free.
+const mostTried = 64
+
+// free returns a connection without a request outstanding, from first on; first
+// where none of the next is. A request that was seen to arrive came on such a
+// one.
+func (l *lane) free(first int32) int32 {
+	n := int32(len(l.conns))
+	for i := range min(n, mostTried) {
+		if c := (first + i) % n; !l.conns[c].outstanding {
+			return c
+		}
+	}
+	return first
 }
 
 func (l *lane) drop(p packet) {

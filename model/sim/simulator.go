@@ -43,6 +43,8 @@ type Options struct {
 	// SampleEvery is the share of connections whose delays are seen, as one in
 	// so many; zero is 1, all of them. Counts are never sampled.
 	SampleEvery uint32
+	// Events has [Simulator.Events] return single events.
+	Events bool
 	// Noise multiplies the random error of a window's measurements; zero is 1,
 	// what the simulated events come to. It is at
 	// most 100.
@@ -75,6 +77,8 @@ type Simulator struct {
 	// last is the window before, and lastSpan its length.
 	last     counters
 	lastSpan time.Duration
+	// events are those of the last window.
+	events []model.Events
 }
 
 type overrun struct{ softirq, softirqIdle, thread, idleExit int64 }
@@ -115,6 +119,9 @@ func New(o Options) (*Simulator, error) {
 		l := newLane(o.Preset, o.Case, n, newArrivals(o.Load, q, before), stream)
 		l.sampleEvery = int32(min(o.SampleEvery, math.MaxInt32))
 		l.atClient = o.Latency == LatencyClient
+		if o.Events {
+			l.events = new(laneEvents)
+		}
 		s.lanes = append(s.lanes, l)
 		s.noise = append(s.noise, newNoise(o.Noise, o.Seed, i))
 		before += q.Fraction
@@ -124,6 +131,7 @@ func New(o Options) (*Simulator, error) {
 		s.advance(o.Warmup)
 		for i, l := range s.lanes {
 			l.count = counters{}
+			l.events.reset()
 			s.over[i] = overrun{}
 		}
 	}
@@ -212,6 +220,9 @@ func (s *Simulator) Next(ctx context.Context) (model.Sample, error) {
 	}
 	s.advance(start + window)
 	s.span += window
+	if s.options.Events {
+		s.events = s.collectEvents(start, start+window)
+	}
 	return s.collect(window), nil
 }
 

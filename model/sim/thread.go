@@ -40,6 +40,7 @@ func (l *lane) step(limit int64) {
 // prefers busy polling then suspends interrupts (ep_suspend_napi_irqs).
 func (l *lane) takeEvents() {
 	l.batch = min(l.readyNow(), l.wait.MaxEvents)
+	l.events.wait(l.now, l.batch)
 	l.count.waits[min(l.batch, model.WorkBuckets-1)]++
 	l.count.waitCalls++
 	l.count.waitEvents += uint64(l.batch)
@@ -91,6 +92,7 @@ func (l *lane) sleepUntil(limit int64) {
 		if wakeAt <= limit {
 			l.count.waits[0]++
 			l.count.waitCalls++
+			l.events.wait(l.now, 0)
 			l.runThread(l.ns.wake)
 			l.state = threadCalling
 		}
@@ -186,6 +188,7 @@ func (l *lane) busyPoll(limit int64) {
 		cost := max(l.busyCost, 1)
 		gap := min(l.next, l.busyUntil, max(limit, until), l.timer) - until
 		if n := (gap + cost - 1) / cost; n > 0 {
+			l.events.emptyPolls(until, cost, n)
 			until += n * cost
 			l.count.busyPolls.Polls += uint64(n)
 			l.count.busyPolls.Empty += uint64(n)
@@ -204,6 +207,7 @@ func (l *lane) busyPoll(limit int64) {
 	case l.wait.Timeout > 0 && l.now >= l.calledAt+int64(l.wait.Timeout):
 		l.count.waits[0]++
 		l.count.waitCalls++
+		l.events.wait(l.now, 0)
 		l.state = threadCalling
 	default:
 		if l.wait.Prefer && l.knobs.IRQSuspendTimeout > 0 {
@@ -253,6 +257,7 @@ func (l *lane) stopBusyPoll() {
 
 // softirqFromThread runs the NET_RX softirq as local_bh_enable() does.
 func (l *lane) softirqFromThread() {
+	l.byTimer = false
 	_, until := l.softirq(l.now+l.ns.raise, false)
 	l.count.softirq += until - l.now
 	l.busyTotal += until - l.now
@@ -268,11 +273,12 @@ func (l *lane) serve() {
 	l.batch--
 	d := l.ready.pop()
 	k := &l.ns
-	work := k.requestSystem
-	if l.cost.ExponentialService {
-		work += int64(float64(k.requestUser) * l.random.exponential())
-	} else {
-		work += k.requestUser
+	work := k.requestSystem + k.requestUser
+	switch shape := l.cost.ServiceShape; {
+	case l.cost.ExponentialService:
+		work = k.requestSystem + int64(float64(k.requestUser)*l.random.exponential())
+	case len(shape) > 0:
+		work = int64(float64(work) * shape[l.random.below(uint32(len(shape)))])
 	}
 	work += int64(k.reuse[min(l.rxCount-d.sequence, uint64(len(k.reuse)-1))])
 	work += int64(k.cold[min(l.sinceIdle, len(k.cold)-1)])
@@ -295,6 +301,7 @@ func (l *lane) respond(d delivered, read int64) {
 		c.socketWait.Add(time.Duration(read-d.polled), 1)
 		c.service.Add(time.Duration(l.now-read), 1)
 		c.delay.Add(time.Duration(l.now-d.visible), 1)
+		l.events.request(d.polled, read, l.now)
 	}
 	c.served++
 	l.txCount++
