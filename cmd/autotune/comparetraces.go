@@ -125,6 +125,11 @@ func readLoad(ctx context.Context, std streams, files recording, all *counterfac
 				all.Add(&record.Sample)
 			}
 			p.read(reader.Stats())
+		case trace.KindEvents:
+			l.AddEvents(record.Events)
+			if all != nil {
+				all.AddEvents(record.Events)
+			}
 		case trace.KindConditions:
 			l.conditions = append(l.conditions, *record.Conditions)
 		default:
@@ -218,7 +223,8 @@ func (t *compareTraces) scenarios(queues, windows int, interval time.Duration) [
 		budget := recorded(bound)
 		stretches := max(1, budget/recorded(blockLength*interval))
 		blocks := counterfactual.Blocks(n, budget, budget/stretches)
-		load := l.Arrivals(l.Busiest(queues), blocks)
+		busiest := l.Busiest(queues)
+		load := l.Arrivals(busiest, blocks)
 		duration := min(bound, time.Duration(len(load.PerSecond[0]))*load.Each)
 		about := fmt.Sprintf("recorded, %v", duration.Round(time.Millisecond))
 		switch whole := (time.Duration(n) * l.Each()).Round(time.Millisecond); {
@@ -228,6 +234,9 @@ func (t *compareTraces) scenarios(queues, windows int, interval time.Duration) [
 			about += fmt.Sprintf(" of %v from its beginning", whole)
 		}
 		about += fmt.Sprintf(", %d of %d queues, %.2f packets per request", queues, len(l.Queues), l.PacketsPerRequest())
+		if known := l.Known(busiest, blocks); known.Single > 0 {
+			about += fmt.Sprintf(", arrivals observed one by one in %d windows of queues, as in one that is alike in %d, at random in %d", known.Single, known.Alike, known.Random)
+		}
 		out[i] = compare.NewTrace(l.name, about, duration, load)
 	}
 	return out

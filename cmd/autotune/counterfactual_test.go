@@ -164,11 +164,14 @@ func TestReplayOffPolicyJudgesFromATraceOfDraws(t *testing.T) {
 		path, policy string
 		refused      string // empty: judged
 	}{
-		"a setting":                  {path, "static:defer=100,flush=50us", ""},
-		"what was found":             {path, "base", ""},
-		"a setting in trouble":       {troubled, "static:defer=100,flush=20us", "too few"},
-		"a setting that nobody drew": {path, "static:defer=100,flush=200us", "too few"},
-		"a run that drew nothing":    {fixed, "base", "no propensities"},
+		"a setting":                   {path, "static:defer=100,flush=50us", ""},
+		"what was found":              {path, "base", ""},
+		"a setting in trouble":        {troubled, "static:defer=100,flush=20us", "too few"},
+		"a setting that nobody drew":  {path, "static:defer=100,flush=200us", "too few"},
+		"a run that drew nothing":     {fixed, "base", "no propensities"},
+		"a policy that goes in steps": {path, "aimd", "aimd: its decisions follow from what came of its own earlier ones"},
+		"a policy that learns":        {path, "linucb:max=50us", "linucb: its decisions follow"},
+		"a draw of its own":           {path, "random:max=50us,step=2.5,every=4,seed=9", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := call(t, "replay", c.path, "--off-policy", "--policy", c.policy, "--json")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -117,17 +116,8 @@ func readCounterfactual(dir string) (_ *counterfactual.Recording, live counterfa
 		return nil, live, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	var recording counterfactual.Recording
-	for {
-		sample, err := reader.Next(context.Background())
-		if errors.Is(err, io.EOF) {
-			return &recording, live, nil
-		}
-		if err != nil {
-			return nil, live, err
-		}
-		recording.Add(&sample)
-	}
+	recording, err := counterfactual.Read(context.Background(), reader)
+	return recording, live, err
 }
 
 // measure runs every setting at every load once per round, in an order that

@@ -6,11 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"autotune/experiments/counterfactual"
 	"autotune/model"
 	"autotune/tuner"
 )
+
+// offPolicyLine is what replay --off-policy says of one policy.
+type offPolicyLine struct {
+	Kind     string        `json:"kind"` // "off_policy"
+	File     string        `json:"file"`
+	Policy   string        `json:"policy"`
+	SLO      time.Duration `json:"slo_ns"`
+	Quantile float64       `json:"slo_quantile"`
+	// Choices were recorded, Matched of them are the policy's too.
+	Choices   int     `json:"choices"`
+	Matched   int     `json:"matched"`
+	Effective float64 `json:"effective_sample_size"`
+	Clipped   int     `json:"clipped_weights"`
+	// Refused is why there is no estimate; null where there is one.
+	Refused      *string     `json:"refused"`
+	Weighted     *resultLine `json:"self_normalised_ips"`
+	Error        *resultLine `json:"standard_error"`
+	DoublyRobust *resultLine `json:"doubly_robust"`
+	Trace        traceState  `json:"trace"`
+}
+
+type resultLine struct {
+	CPUPerPacketUs float64 `json:"cpu_per_packet_us"`
+	DelayUs        float64 `json:"delay_quantile_us"`
+	Violating      float64 `json:"violating_windows_share"`
+}
 
 // overheard remembers what a policy wants each queue to be set to: what it
 // proposed last, and before that what the queue was set to when the run began. A
@@ -74,6 +102,7 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 		return line, false, usageError(errors.New("an off-policy estimate needs a recorded run that applied what it drew: run --apply --trace FILE --policy random"))
 	}
 	line = offPolicyLine{Kind: "off_policy", File: path, Policy: spec, SLO: options.Objective.SLO, Quantile: options.Objective.Quantile}
+	ownPath := !memoryless(options.Policy)
 	target := &overheard{Policy: options.Policy, wanted: make(map[model.Queue]model.Settings)}
 	for _, o := range reader.Header().Run.Originals {
 		target.wanted[o.Queue] = o.Settings
@@ -83,7 +112,7 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 	if err != nil {
 		return line, false, err
 	}
-	steps := newStepSource(reader)
+	steps := newStepSource(reader, false)
 	defer steps.close()
 	choices := counterfactual.Choices{Objective: options.Objective}
 	for {
@@ -120,10 +149,17 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 	line.Trace = stateOf(reader.Stats(), steps.damage)
 	estimate, err := counterfactual.OffPolicy(choices.List())
 	line.Choices, line.Matched, line.Effective, line.Clipped = estimate.Choices, estimate.Matched, estimate.Effective, estimate.Clipped
-	switch {
-	case errors.Is(err, counterfactual.ErrDeterministic), errors.Is(err, counterfactual.ErrTooFew):
-		text := err.Error()
+	refuse := func(of, format string, args ...any) {
+		text := policyKind(of) + ": " + fmt.Sprintf(format, args...)
 		line.Refused = &text
+	}
+	switch {
+	case errors.Is(err, counterfactual.ErrDeterministic):
+		refuse(reader.Header().Run.Policy, "%v", err)
+	case ownPath:
+		refuse(spec, "%v, and the recorded run took others; --simulate runs it in a closed loop", counterfactual.ErrOwnPath)
+	case errors.Is(err, counterfactual.ErrTooFew):
+		refuse(spec, "%v", err)
 	case err != nil:
 		return line, false, err
 	default:
@@ -133,6 +169,20 @@ func (c *replayCmd) estimate(ctx context.Context, rec recording, spec string) (l
 		line.Weighted, line.Error, line.DoublyRobust = result(estimate.Weighted), result(estimate.Error), result(estimate.DoublyRobust)
 	}
 	return line, steps.damage == nil, nil
+}
+
+// memoryless reports that a policy decides by what it sees, and not by what came
+// of what it decided before: only then are its choices in the recorded states
+// those that it would have made.
+func memoryless(p model.Policy) bool {
+	m, ok := p.(interface{ Memoryless() bool })
+	return ok && m.Memoryless()
+}
+
+// policyKind is the name that a spec begins with.
+func policyKind(spec string) string {
+	name, _, _ := strings.Cut(spec, ":")
+	return name
 }
 
 func (l offPolicyLine) String() string {

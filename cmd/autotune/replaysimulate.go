@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"autotune/experiments/counterfactual"
 	"autotune/model"
@@ -96,9 +95,36 @@ type modelLine struct {
 	Simulated int `json:"simulated_windows"`
 	// PacketsPerRequest is measured; requests are packets divided by it.
 	PacketsPerRequest float64 `json:"packets_per_request"`
+	// Of the simulated windows of queues that had packets: how many had their
+	// arrivals observed one by one, how many take those of a window that is
+	// alike, and in how many requests come at random.
+	ArrivalsSingle int `json:"arrivals_single_windows"`
+	ArrivalsAlike  int `json:"arrivals_alike_windows"`
+	ArrivalsRandom int `json:"arrivals_random_windows"`
+	// UnusedEvents is how many windows with single events were of no use, as
+	// some were lost or the window was disturbed.
+	UnusedEvents int `json:"unused_event_windows"`
+	// ServiceTimes is how many single service times their distribution is from;
+	// null where requests are equal work.
+	ServiceTimes *int `json:"service_times"`
 	// Misfit is by how much the reproduced row is off the recorded, as a share:
 	// the most of p50, p90 and CPU per request. Null where neither is known.
 	Misfit *float64 `json:"reproduction_error"`
+}
+
+// eventsText says what single events told.
+func (m modelLine) eventsText() string {
+	text := ""
+	if all := m.ArrivalsSingle + m.ArrivalsAlike + m.ArrivalsRandom; m.ArrivalsSingle > 0 {
+		text += "; when requests came, one by one, in " + ofWindows(m.ArrivalsSingle, all)
+	}
+	if m.ServiceTimes != nil {
+		text += fmt.Sprintf("; the distribution of %d service times", *m.ServiceTimes)
+	}
+	if m.UnusedEvents > 0 {
+		text += fmt.Sprintf("; single events of %d windows were of no use, as some were lost or the window was disturbed", m.UnusedEvents)
+	}
+	return text
 }
 
 type costLine struct {
@@ -120,7 +146,7 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 	// A long recording is most of the heap, and a third of it is as much as
 	// garbage may add.
 	defer debug.SetGCPercent(debug.SetGCPercent(33))
-	steps := newStepSource(reader)
+	steps := newStepSource(reader, true)
 	defer steps.close()
 	var r counterfactual.Recording
 	for {
@@ -132,6 +158,9 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 			return nil, h, state, err
 		}
 		r.Add(&sample)
+		for _, e := range steps.step.Events {
+			r.AddEvents(e)
+		}
 		if n := steps.samples; n%5000 == 0 {
 			fmt.Fprintf(std.err, "\rread %d windows", n)
 		}
@@ -186,12 +215,18 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 			}
 		}
 	}
-	m.Assumed = c.assumptions(recording, start, m.Fitted)
 	budget := c.budget(recording.RequestsPerWindow())
 	blocks := counterfactual.Blocks(m.Windows, budget, min(blockLength, max(budget, 1)))
 	for _, b := range blocks {
 		m.Simulated += b[1] - b[0]
 	}
+	known := recording.Known(recording.Busiest(len(recording.Queues)), blocks)
+	m.ArrivalsSingle, m.ArrivalsAlike, m.ArrivalsRandom = known.Single, known.Alike, known.Random
+	_, m.UnusedEvents = recording.Events()
+	if n := recording.Services(); n > 0 && m.Fitted {
+		m.ServiceTimes = &n
+	}
+	m.Assumed = c.assumptions(recording, start, m)
 	predict := counterfactual.PredictOptions{
 		Hosts: hosts, Objective: options.Objective, Bounds: options.Bounds, Blocks: blocks,
 		Prefer: c.AssumePrefer, Seed: c.Seed, Original: originalsOf(header),
@@ -291,14 +326,23 @@ func originalsOf(h trace.Header) func(model.Queue) model.Settings {
 }
 
 // assumptions lists what is neither measured nor fitted.
-func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, fitted bool) []string {
-	perQueue := max(1, start.Host.Connections/start.Host.Queues)
+func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, m modelLine) []string {
+	host := r.Host(start, 1)
 	out := []string{
-		fmt.Sprintf("%d connections per queue, each with one request at a time", perQueue),
-		"requests arrive at random within a window (Poisson)",
+		fmt.Sprintf("%d connections per queue, each with one request at a time", host.Host.Connections),
 		"device moderation, client and scheduler as in preset " + start.Name,
 	}
-	if !fitted {
+	all := m.ArrivalsSingle + m.ArrivalsAlike + m.ArrivalsRandom
+	if m.ArrivalsRandom > 0 {
+		out = append(out, fmt.Sprintf("requests arrive at random (Poisson) within %s", ofWindows(m.ArrivalsRandom, all)))
+	}
+	if m.ArrivalsAlike > 0 {
+		out = append(out, fmt.Sprintf("within %s they arrive as in the nearest with single events and about as many requests", ofWindows(m.ArrivalsAlike, all)))
+	}
+	if m.ServiceTimes == nil {
+		out = append(out, "requests are equal work")
+	}
+	if !m.Fitted {
 		out = append(out, "all costs as in preset "+start.Name)
 	}
 	if c.AssumePrefer {
@@ -317,6 +361,14 @@ func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, 
 		out = append(out, fmt.Sprintf("requests of 1 to 2 packets, where the recording has %.2f per request", per))
 	}
 	return out
+}
+
+// ofWindows says how many of all windows.
+func ofWindows(n, all int) string {
+	if n == all {
+		return "every window"
+	}
+	return fmt.Sprintf("%d of %d windows", n, all)
 }
 
 // writePreset writes a fitted host to a file that does not exist.
@@ -367,7 +419,7 @@ func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, to
 	}
 	out := std.out
 	fmt.Fprintf(out, "\nbands hold 90%% of %d simulated hosts; delays are the server's own\n", c.Draws)
-	fmt.Fprintf(out, "measured: packets per window and queue, delays, CPU time, polls; %.2f packets per request\n", m.PacketsPerRequest)
+	fmt.Fprintf(out, "measured: packets per window and queue, delays, CPU time, polls; %.2f packets per request%s\n", m.PacketsPerRequest, m.eventsText())
 	if m.Fitted {
 		fmt.Fprintln(out, toldText(told))
 	}
@@ -388,30 +440,4 @@ func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, to
 		fmt.Fprintln(out, text)
 	}
 	return nil
-}
-
-// offPolicyLine is what replay --off-policy says of one policy.
-type offPolicyLine struct {
-	Kind     string        `json:"kind"` // "off_policy"
-	File     string        `json:"file"`
-	Policy   string        `json:"policy"`
-	SLO      time.Duration `json:"slo_ns"`
-	Quantile float64       `json:"slo_quantile"`
-	// Choices were recorded, Matched of them are the policy's too.
-	Choices   int     `json:"choices"`
-	Matched   int     `json:"matched"`
-	Effective float64 `json:"effective_sample_size"`
-	Clipped   int     `json:"clipped_weights"`
-	// Refused is why there is no estimate; null where there is one.
-	Refused      *string     `json:"refused"`
-	Weighted     *resultLine `json:"self_normalised_ips"`
-	Error        *resultLine `json:"standard_error"`
-	DoublyRobust *resultLine `json:"doubly_robust"`
-	Trace        traceState  `json:"trace"`
-}
-
-type resultLine struct {
-	CPUPerPacketUs float64 `json:"cpu_per_packet_us"`
-	DelayUs        float64 `json:"delay_quantile_us"`
-	Violating      float64 `json:"violating_windows_share"`
 }

@@ -61,7 +61,7 @@ func (c *replayCmd) verify(ctx context.Context, std streams, rec recording) (ok 
 	if err != nil {
 		return false, err
 	}
-	v := &verifier{source: newStepSource(reader), progress: newLateProgress(std.err, "verifying "+path)}
+	v := &verifier{source: newStepSource(reader, false), progress: newLateProgress(std.err, "verifying "+path)}
 	defer v.source.close()
 	options.Source = v
 	options.Journal = tuner.NewJSONL(v)

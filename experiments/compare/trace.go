@@ -1,6 +1,9 @@
 package compare
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"time"
 
 	"autotune/model/sim"
@@ -24,5 +27,36 @@ type Trace struct {
 
 // NewTrace returns the scenario of a recorded load, all of it.
 func NewTrace(name, about string, duration time.Duration, load sim.Windows) Trace {
-	return Trace{Name: name, About: about, Duration: duration, Digest: digest(load), Load: load}
+	return Trace{Name: name, About: about, Duration: duration, Digest: loadDigest(load), Load: load}
+}
+
+// loadDigest identifies a load by its rates and, where it has them, its single
+// arrivals.
+func loadDigest(load sim.Windows) string {
+	rates := digest(load)
+	if load.Singles == nil {
+		return rates
+	}
+	h := sha256.New()
+	h.Write([]byte(rates))
+	var number [8]byte
+	write := func(n int64) {
+		binary.LittleEndian.PutUint64(number[:], uint64(n))
+		h.Write(number[:])
+	}
+	for queue, windows := range load.PerSecond {
+		for window := range windows {
+			at, known := load.Singles(queue, window)
+			if !known {
+				continue
+			}
+			for _, n := range []int{queue, window, len(at)} {
+				write(int64(n))
+			}
+			for _, t := range at {
+				write(int64(t))
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

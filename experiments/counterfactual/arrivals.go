@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"autotune/model/sim"
 )
@@ -11,6 +12,7 @@ import (
 // CheckLoad returns an error that wraps [ErrNothingMeasured] where the recording
 // does not tell what load there was.
 func (r *Recording) CheckLoad() error {
+	r.settle()
 	switch {
 	case len(r.windows) == 0:
 		return fmt.Errorf("%w anything: it has no samples", ErrNothingMeasured)
@@ -40,10 +42,22 @@ func (r *Recording) Busiest(n int) []int {
 // of [Recording.Load].
 func (r *Recording) Arrivals(queues []int, blocks [][2]int) sim.Windows {
 	out := sim.Windows{Each: r.Each(), PerSecond: make([][]float64, len(queues))}
+	var windows []int
 	for _, b := range blocks {
 		stretch := r.Load(b[0], b[1])
 		for i, q := range queues {
 			out.PerSecond[i] = append(out.PerSecond[i], stretch.PerSecond[q]...)
+		}
+		for window := b[0]; window < b[1]; window++ {
+			windows = append(windows, window)
+		}
+	}
+	if r.arrivals > 0 {
+		out.Singles = func(queue, window int) ([]time.Duration, bool) {
+			if queue >= len(queues) || window >= len(windows) {
+				return nil, false
+			}
+			return r.tracks[queues[queue]].singles(windows[window], out.PerSecond[queue][window], out.Each)
 		}
 	}
 	return out

@@ -36,17 +36,11 @@ func readBed(t *testing.T) (*Recording, Live) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	var r Recording
-	for {
-		s, err := reader.Next(context.Background())
-		if errors.Is(err, io.EOF) {
-			return &r, live
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Add(&s)
+	r, err := Read(context.Background(), reader)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return r, live
 }
 
 func vethPreset(t *testing.T) *sim.Preset {

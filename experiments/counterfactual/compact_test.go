@@ -119,7 +119,7 @@ func TestADayOf64QueuesFitsInMemory(t *testing.T) {
 	if all, disturbed := r.Windows(); all != day || disturbed != 0 {
 		t.Errorf("%d windows, %d of them disturbed, want %d and none", all, disturbed, day)
 	}
-	if targets := r.targets(); len(targets) != mostRegimes {
+	if targets := r.targets(defaultRequests); len(targets) != mostRegimes {
 		t.Errorf("%d regimes to fit to, want %d: no setting at any load has much of the day, but much of an hour", len(targets), mostRegimes)
 	}
 	runtime.KeepAlive(&r)

@@ -84,7 +84,14 @@ func Fit(ctx context.Context, r *Recording, o FitOptions) (*Fitted, error) {
 		f.start.Cost.RequestUser = max(least, r.service.Quantile(0.5)*6/10)
 		f.start.Cost.RequestSystem = max(least, r.service.Quantile(0.5)*6/10)
 	}
-	f.targets = r.targets()
+	if shape := r.services.shape(); shape != nil {
+		// The costs are of the mean request, what was measured is the median.
+		mean := 1 / shape[len(shape)/2]
+		f.start.Cost.ServiceShape = shape
+		f.start.Cost.RequestUser = time.Duration(float64(f.start.Cost.RequestUser) * mean)
+		f.start.Cost.RequestSystem = time.Duration(float64(f.start.Cost.RequestSystem) * mean)
+	}
+	f.targets = r.targets(o.Requests)
 	if len(f.targets) == 0 {
 		return nil, fmt.Errorf("%w enough of any setting at any load: %d requests are needed", ErrNothingMeasured, leastRequests)
 	}
@@ -95,13 +102,20 @@ func Fit(ctx context.Context, r *Recording, o FitOptions) (*Fitted, error) {
 // queues.
 func (r *Recording) Host(start *sim.Preset, queues int) *sim.Preset {
 	p := *start
-	perQueue := max(1, start.Host.Connections/start.Host.Queues)
+	perQueue := r.connections(start)
 	p.Host.Queues = queues
 	p.Host.Connections = perQueue * queues
 	p.Host.ThreadedNAPI = r.threaded > r.softirq
 	p.Host.Imbalance = 0
 	p.Client.ACKShare = min(max(r.PacketsPerRequest()-1, 0), 1)
 	return &p
+}
+
+// connections returns how many there are for each queue: those of the preset, or
+// as many as requests were seen under way at once.
+func (r *Recording) connections(start *sim.Preset) int {
+	r.settle()
+	return max(1, start.Host.Connections/start.Host.Queues, r.concurrent)
 }
 
 type fitter struct {
@@ -352,10 +366,14 @@ type simulated struct {
 
 func (f *fitter) one(ctx context.Context, p *sim.Preset, t target) (simulated, error) {
 	span := time.Duration(float64(f.options.Requests) / t.rate * float64(time.Second))
-	s, err := sim.New(sim.Options{
+	o := sim.Options{
 		Preset: p, Case: sim.Case{NAPI: t.settings, Wait: t.wait}, Load: sim.Constant(t.rate), Seed: f.options.Seed,
 		Window: span, Duration: span, Warmup: span / 20, Workers: 1,
-	})
+	}
+	if t.load != nil {
+		o.Load, o.Window, o.Duration, o.Warmup = t.load, t.span, t.span, 0
+	}
+	s, err := sim.New(o)
 	if err != nil {
 		return simulated{}, err
 	}

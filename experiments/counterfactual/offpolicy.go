@@ -17,6 +17,9 @@ var (
 	// ErrDeterministic: the recorded decisions were not drawn at random, so
 	// nothing tells what another choice would have done.
 	ErrDeterministic = errors.New("the recorded decisions have no propensities")
+	// ErrOwnPath: what the policy decides follows from what came of its own
+	// decisions before, and the recorded run took others.
+	ErrOwnPath = errors.New("its decisions follow from what came of its own earlier ones")
 	// ErrTooFew: too few recorded choices are those of the policy in question.
 	ErrTooFew = errors.New("too few recorded choices are those that the policy makes")
 )

@@ -38,6 +38,19 @@ type Recording struct {
 	threaded, softirq         float64
 	disturbed, unserved       int
 	service                   model.Histogram
+
+	// last is the window that events belongs to, which are rebuilt from when
+	// the next one comes.
+	last   observed
+	events []model.Events
+	// eventWindows had single events, brokenEvents of them of no use.
+	eventWindows, brokenEvents int
+	// stride is one in how many of them have their arrivals kept, arrivals how
+	// many are kept.
+	stride, arrivals int
+	// concurrent is how many requests of a queue were under way at once.
+	concurrent int
+	services   services
 }
 
 // track is what is kept of one queue.
@@ -47,6 +60,8 @@ type track struct {
 	wait   sim.Wait
 	waits  bool // whether wait is known
 	polled float64
+	// patterns ascend by window.
+	patterns []pattern
 }
 
 // window is what the whole host did in one window.
@@ -121,6 +136,7 @@ func (r *Recording) Add(s *model.Sample) {
 		r.spans = make(map[time.Duration]int)
 		r.random = rand.New(rand.NewPCG(1, 0x5eed))
 	}
+	r.settle()
 	r.spans[s.Span.Round(time.Millisecond)]++
 	spoilt := disturbed(s)
 	if spoilt {
@@ -134,10 +150,11 @@ func (r *Recording) Add(s *model.Sample) {
 	}
 	costs := model.Costs(s)
 	w := window{span: s.Span}
+	r.last = observed{window: len(r.windows), from: s.At - s.Span, to: s.At, spoilt: spoilt, queues: r.last.queues[:0]}
 	var delay model.Histogram
 	for i := range s.Queues {
 		q := &s.Queues[i]
-		track := r.track(q.Queue)
+		number, track := r.track(q.Queue)
 		// How applications wait is known from their contexts.
 		active := s.Active[q.Queue]
 		active.BusyPoll = model.BusyPoll{}
@@ -153,6 +170,7 @@ func (r *Recording) Add(s *model.Sample) {
 		if spoilt {
 			continue
 		}
+		seen := observedQueue{queue: q.Queue, track: number, every: q.SampleEvery, settings: active, ringWait: q.RingWait}
 		requests := 0.0
 		if q.Delay != nil {
 			requests = float64(q.Delay.Count()) * float64(max(q.SampleEvery, 1))
@@ -172,23 +190,25 @@ func (r *Recording) Add(s *model.Sample) {
 		}
 		// In the window that a change lies in, two settings had a part.
 		if !changed {
-			r.regime(s, q, active).add(s, q, requests, cost, costed, r.random)
+			seen.regime = r.regime(s, q, active)
+			seen.regime.add(s, q, requests, cost, costed, r.random)
 		}
+		r.last.queues = append(r.last.queues, seen)
 	}
 	w.delay = pack(&delay)
 	r.windows = append(r.windows, w)
 }
 
-// track returns what is kept of a queue, new or not. It holds until the next
-// call.
-func (r *Recording) track(q model.Queue) *track {
+// track returns the number of a queue and what is kept of it, new or not, which
+// holds until the next call.
+func (r *Recording) track(q model.Queue) (int, *track) {
 	i := slices.Index(r.Queues, q)
 	if i < 0 {
 		i = len(r.Queues)
 		r.Queues = append(r.Queues, q)
 		r.tracks = append(r.tracks, track{})
 	}
-	return &r.tracks[i]
+	return i, &r.tracks[i]
 }
 
 // Each returns the length of a window: the one that most have, to the
@@ -336,8 +356,10 @@ func (r *Recording) Check() error {
 // Load returns the arrivals of windows [from, to) in requests per second of each
 // queue: packets are counted exactly, requests only for the sockets that were
 // followed, so packets divided by the packets per request of the whole
-// recording.
+// recording. Where single events were recorded, arrivals are those, and elsewhere
+// those of a window that is alike.
 func (r *Recording) Load(from, to int) sim.Windows {
+	r.settle()
 	w := sim.Windows{Each: r.Each(), PerSecond: make([][]float64, len(r.Queues))}
 	per := r.PacketsPerRequest()
 	for i := range r.tracks {
@@ -346,6 +368,14 @@ func (r *Recording) Load(from, to int) sim.Windows {
 			out[j] = r.tracks[i].rates.at(from+j) / per
 		}
 		w.PerSecond[i] = out
+	}
+	if r.arrivals > 0 {
+		w.Singles = func(queue, window int) ([]time.Duration, bool) {
+			if queue >= len(w.PerSecond) || window >= to-from {
+				return nil, false
+			}
+			return r.tracks[queue].singles(from+window, w.PerSecond[queue][window], w.Each)
+		}
 	}
 	return w
 }

@@ -132,7 +132,7 @@ func TestNothingIsFittedToCPUTimeWithoutApplications(t *testing.T) {
 				r.Add(s)
 			}
 			asked := false
-			for _, q := range r.targets()[0].quantities {
+			for _, q := range r.targets(defaultRequests)[0].quantities {
 				asked = asked || q.name == "other time per request"
 			}
 			if asked != (apps != nil) {

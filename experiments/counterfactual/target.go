@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"autotune/model"
 	"autotune/model/sim"
@@ -27,6 +28,10 @@ type target struct {
 	rate       float64 // requests per second of one queue
 	windows    int
 	quantities []quantity
+	// load is what the regime is simulated under for span; nil where requests
+	// come at random.
+	load sim.Load
+	span time.Duration
 }
 
 // quantity is a value of a regime that the simulated host is to meet.
@@ -56,8 +61,10 @@ const (
 	leastRows  = 20
 )
 
-// targets are the regimes with the most requests.
-func (r *Recording) targets() []target {
+// targets are the regimes with the most requests, so many of which are to be
+// simulated of each.
+func (r *Recording) targets(requests int) []target {
+	r.settle()
 	all := make([]*regime, 0, len(r.regimes))
 	for _, g := range r.regimes {
 		if g.requests >= leastRequests && g.key.load > 0 && g.seen >= 2 && (g.seen >= leastRows || g.requests >= leastShare*r.requests) {
@@ -77,6 +84,7 @@ func (r *Recording) targets() []target {
 			settings: g.key.settings, wait: wait, windows: g.seen,
 			rate: g.middle(func(w *row) float32 { return w.packetRate }) / per,
 		}
+		t.load, t.span = r.regimeLoad(g, requests)
 		for _, q := range []quantity{
 			{name: "p50", tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
 			{name: "p90", tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
@@ -94,4 +102,63 @@ func (r *Recording) targets() []target {
 		out[i] = t
 	}
 	return out
+}
+
+const (
+	// mostPatterns is how many windows a regime is simulated from, and
+	// mostRepeats how often they are gone through where they have few requests.
+	mostPatterns = 64
+	mostRepeats  = 4
+)
+
+// patternsOf returns patterns of a regime, evenly from all that it has.
+func (r *Recording) patternsOf(g *regime) []*pattern {
+	var all []*pattern
+	for i := range r.tracks {
+		for k := range r.tracks[i].patterns {
+			if p := &r.tracks[i].patterns[k]; p.regime == g && p.n > 0 {
+				all = append(all, p)
+			}
+		}
+	}
+	if len(all) <= mostPatterns {
+		return all
+	}
+	out := make([]*pattern, mostPatterns)
+	for i := range out {
+		out[i] = all[i*len(all)/mostPatterns]
+	}
+	return out
+}
+
+// regimeLoad returns about so many arrivals of a regime one by one, evenly from
+// its windows, and how long they take; nil where it has none.
+func (r *Recording) regimeLoad(g *regime, requests int) (sim.Load, time.Duration) {
+	patterns, total := r.patternsOf(g), 0
+	for _, p := range patterns {
+		total += p.n
+	}
+	if total == 0 {
+		return nil, 0
+	}
+	each := r.Each()
+	piece := max(time.Duration(float64(each)*min(1, float64(requests)/float64(total))), 1)
+	load := sim.Windows{Each: piece, PerSecond: [][]float64{nil}}
+	var at [][]time.Duration
+	for n, round := 0, 0; n < requests && round < mostRepeats; round++ {
+		for _, p := range patterns {
+			times := p.times(each)
+			end, _ := slices.BinarySearch(times, piece)
+			n += end
+			at = append(at, times[:end])
+			load.PerSecond[0] = append(load.PerSecond[0], float64(end)/piece.Seconds())
+		}
+	}
+	load.Singles = func(_, window int) ([]time.Duration, bool) {
+		if window >= len(at) {
+			return nil, false
+		}
+		return at[window], true
+	}
+	return load, piece * time.Duration(len(at))
 }

@@ -20,6 +20,9 @@ func (Base) Name() string { return "base" }
 // NeedsEvidence reports that the policy decides the same whatever was seen.
 func (Base) NeedsEvidence() bool { return false }
 
+// Memoryless reports that what is decided does not depend on earlier decisions.
+func (Base) Memoryless() bool { return true }
+
 // Decide implements [model.Policy].
 func (Base) Decide(f model.Features) model.Decision {
 	return model.Decision{Settings: f.Active, Purpose: model.PurposeHold, Why: "base changes nothing"}

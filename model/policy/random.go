@@ -81,6 +81,10 @@ func (p *Random) Name() string {
 // NeedsEvidence tells the loop whether the policy waits for evidence.
 func (p *Random) NeedsEvidence() bool { return p.every == 0 }
 
+// Memoryless reports that what is decided does not depend on what came of
+// earlier decisions.
+func (p *Random) Memoryless() bool { return true }
+
 // Decide implements [model.Policy].
 func (p *Random) Decide(f model.Features) model.Decision {
 	d, ok := p.draws[f.Queue]

@@ -104,6 +104,9 @@ func (p *Static) Suspends() bool {
 	return p.settings.IRQSuspendTimeout > 0 || p.settings.BusyPoll != model.BusyPoll{}
 }
 
+// Memoryless reports that what is decided does not depend on earlier decisions.
+func (*Static) Memoryless() bool { return true }
+
 // Decide implements [model.Policy].
 func (p *Static) Decide(f model.Features) model.Decision {
 	want, also := p.settings, ""

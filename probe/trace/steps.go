@@ -16,6 +16,9 @@ type Step struct {
 	Outcome *Outcome
 	// Entries are the journal entries that follow from the sample.
 	Entries []json.RawMessage
+	// Events are the single events of the sample's window, where [Steps.Events]
+	// asks for them.
+	Events []*model.Events
 	// LostBefore counts the records that the recorder could not write between
 	// the sample before and this one.
 	LostBefore Gap
@@ -27,6 +30,10 @@ type Step struct {
 
 // Steps reads a trace step by step.
 type Steps struct {
+	// Events keeps single events, which take much more memory than the sample
+	// that they follow.
+	Events bool
+
 	reader *Reader
 	next   *model.Sample
 	lost   Gap
@@ -74,6 +81,10 @@ func (s *Steps) read(step *Step) {
 		case KindJournal:
 			if s.lost == (Gap{}) {
 				step.Entries = append(step.Entries, record.Entry)
+			}
+		case KindEvents:
+			if s.Events {
+				step.Events = append(step.Events, record.Events)
 			}
 		default:
 		}
