@@ -23,7 +23,7 @@ type exportCmd struct {
 	traceInput
 
 	Format string `help:"csv or parquet." enum:"csv,parquet" default:"csv"`
-	Table  string `help:"What a row is: queues (one queue in one window), histograms (one bucket of one of them), cpus, apps (one process in one window) or decisions." enum:"queues,histograms,cpus,apps,decisions" default:"queues"`
+	Table  string `help:"What a row is: queues (one queue in one window), histograms (one bucket of one of them), cpus, apps (one process in one window), decisions, or where single events were recorded: polls, waits, requests, or events (a span in which they were)." enum:"queues,histograms,cpus,apps,decisions,polls,waits,requests,events" default:"queues"`
 	Output string `short:"o" help:"Write to this file, which must not exist; - is standard output." default:"-" placeholder:"FILE"`
 	JSON   bool   `help:"Say as an object what was written; needs -o FILE." name:"json"`
 }
@@ -81,6 +81,9 @@ func (c *exportCmd) Run(ctx context.Context, std streams) (err error) {
 		Kind: "exported", File: c.Output, Table: c.Table, Format: c.Format, Rows: rows,
 		Skipped: len(r.Stats().Damaged), Trace: stateOf(r.Stats(), nil),
 	}
+	if rows == 0 && slices.Contains([]string{"polls", "waits", "requests", "events"}, c.Table) {
+		fmt.Fprintf(std.err, "%s has no single events of this kind; record --events writes them\n", c.name())
+	}
 	switch {
 	case c.Output == "-":
 		_, err = fmt.Fprint(std.err, strings.TrimPrefix(done.Trace.text(c.name())+"\n", "\n"))
@@ -122,6 +125,14 @@ func (c *exportCmd) export(ctx context.Context, r *trace.Reader, out io.Writer, 
 		return exportTable(ctx, r, out, c.Format, m.apps, p)
 	case "decisions":
 		return exportTable(ctx, r, out, c.Format, m.decisions, p)
+	case "polls":
+		return exportTable(ctx, r, out, c.Format, m.polls, p)
+	case "waits":
+		return exportTable(ctx, r, out, c.Format, m.waits, p)
+	case "requests":
+		return exportTable(ctx, r, out, c.Format, m.requests, p)
+	case "events":
+		return exportTable(ctx, r, out, c.Format, m.eventSpans, p)
 	default:
 		return exportTable(ctx, r, out, c.Format, m.queues, p)
 	}

@@ -41,8 +41,10 @@ type traceInfo struct {
 	Frames    int    `json:"frames"`
 	TextBytes int64  `json:"text_bytes"`
 	// LostEvents were dropped by the probes.
-	LostEvents uint64           `json:"lost_events"`
-	Processes  int              `json:"processes"`
+	LostEvents uint64 `json:"lost_events"`
+	Processes  int    `json:"processes"`
+	// Events is null where no single events were recorded.
+	Events     *traceInfoEvents `json:"events"`
 	Queues     []traceInfoQueue `json:"queues"`
 	Probes     []trace.Probe    `json:"probes"`
 	Conditions trace.Conditions `json:"conditions"`
@@ -53,6 +55,22 @@ type traceInfo struct {
 	Skipped    []string         `json:"skipped"`
 	Missing    trace.Gap        `json:"missing"`
 	Trace      traceState       `json:"trace"`
+}
+
+// traceInfoEvents counts single events: Windows of the samples have them, which
+// last Span; Lost found no room.
+type traceInfoEvents struct {
+	Windows  uint64        `json:"windows"`
+	Span     time.Duration `json:"span_ns"`
+	Polls    uint64        `json:"polls"`
+	Waits    uint64        `json:"waits"`
+	Requests uint64        `json:"requests"`
+	Lost     uint64        `json:"lost"`
+}
+
+func (e *traceInfoEvents) String() string {
+	return fmt.Sprintf("single events in %d windows, %v in all: %d polls, %d returns of epoll_wait, %d requests; %d were lost",
+		e.Windows, e.Span.Round(time.Millisecond), e.Polls, e.Waits, e.Requests, e.Lost)
 }
 
 type traceInfoQueue struct {
@@ -110,6 +128,10 @@ func infoOf(path string, r *trace.Reader, s trace.Summary) traceInfo {
 	if s.Stats.Samples > 0 {
 		info.Begin, info.End = &s.Begin, &s.Last
 	}
+	if s.Events.Windows > 0 {
+		events := traceInfoEvents(s.Events)
+		info.Events = &events
+	}
 	if h.Run != nil {
 		info.Policy, info.Applied = &h.Run.Policy, &h.Run.Apply
 	}
@@ -163,6 +185,9 @@ func (i traceInfo) write(w io.Writer) error {
 		fmt.Fprintf(w, "  %d decisions, settings written after %d samples\n", i.Entries, i.Applies)
 	}
 	fmt.Fprintf(w, "  %d processes received; %d events lost by the probes; conditions changed %d times\n", i.Processes, i.LostEvents, i.Changes)
+	if i.Events != nil {
+		fmt.Fprintf(w, "  %v\n", i.Events)
+	}
 	if len(i.Queues) > 0 {
 		t := newTable(w, "  DEVICE", "QUEUE", "SAMPLES", "POLLS", "PACKETS", "DELAYS", "SETTINGS CHANGED")
 		for _, q := range i.Queues {

@@ -27,10 +27,32 @@ type Summary struct {
 	Applies, Entries, Conditions uint64
 	// Final are the conditions at the end.
 	Final Conditions
+	// Events are the single events that were recorded.
+	Events EventSummary
 	// Processes counts the processes that received on a queue.
 	Processes int
 	// Damage is what ended the reading before the end; nil where nothing did.
 	Damage error
+}
+
+// EventSummary counts the single events of a [Summary].
+type EventSummary struct {
+	// Windows had single events recorded, which lasted Span.
+	Windows uint64
+	Span    time.Duration
+	// Polls, Waits and Requests were recorded, Lost were not.
+	Polls, Waits, Requests, Lost uint64
+}
+
+func (s *EventSummary) add(e *model.Events, first bool) {
+	if first {
+		s.Windows++
+	}
+	s.Span += e.To - e.From
+	s.Polls += uint64(len(e.Polls))
+	s.Waits += uint64(len(e.Waits))
+	s.Requests += uint64(len(e.Requests))
+	s.Lost += e.Lost
 }
 
 // QueueSummary is one queue of a [Summary].
@@ -52,6 +74,7 @@ func Summarize(ctx context.Context, r *Reader, progress func(Stats)) Summary {
 	queues := map[model.Queue]*QueueSummary{}
 	active := map[model.Queue]model.Settings{}
 	processes := map[int]bool{}
+	first := true // of the events of a window
 	for {
 		record, err := r.Record()
 		if err == nil {
@@ -64,7 +87,11 @@ func Summarize(ctx context.Context, r *Reader, progress func(Stats)) Summary {
 			break
 		}
 		switch record.Kind {
+		case KindEvents:
+			s.Events.add(record.Events, first)
+			first = false
 		case KindSample:
+			first = true
 			s.add(&record.Sample, queues, active)
 			for i := range record.Sample.Apps {
 				processes[record.Sample.Apps[i].PID] = true
