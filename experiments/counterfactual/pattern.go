@@ -3,9 +3,10 @@ package counterfactual
 import (
 	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
+
+	"autotune/model/sim"
 )
 
 // pattern is when the requests of one window came to one queue, one by one.
@@ -95,38 +96,7 @@ func (t *track) singles(window int, rate float64, each time.Duration) ([]time.Du
 	if p.window == window {
 		return at, true
 	}
-	return repeated(at, rate/p.perSecond(), rand.New(rand.NewPCG(uint64(window), 0xa11e))), true
-}
-
-// repeated returns arrivals at another rate: each as often as the ratio says on
-// average, and a repetition no further away than its neighbours, so that bursts
-// stay bursts.
-func repeated(at []time.Duration, ratio float64, random *rand.Rand) []time.Duration {
-	out := make([]time.Duration, 0, int(ratio*float64(len(at)))+1)
-	for i, t := range at {
-		times := int(ratio)
-		if random.Float64() < ratio-float64(times) {
-			times++
-		}
-		gap := time.Duration(math.MaxInt64)
-		if i > 0 {
-			gap = t - at[i-1]
-		}
-		if i+1 < len(at) {
-			gap = min(gap, at[i+1]-t)
-		}
-		if len(at) == 1 {
-			gap = 0
-		}
-		for k := range times {
-			if k > 0 {
-				t = at[i] + time.Duration(random.Float64()*float64(gap))
-			}
-			out = append(out, t)
-		}
-	}
-	slices.Sort(out)
-	return out
+	return sim.Repeated(at, rate/p.perSecond(), uint64(window)), true
 }
 
 // Known counts windows of queues that had packets by what is known of when
@@ -169,15 +139,20 @@ func (r *Recording) Known(queues []int, blocks [][2]int) Known {
 	return out
 }
 
-// mostArrivals is how many arrivals are kept, in two or three bytes each: as many
-// as are simulated twice over. Beyond it every other window is forgotten.
-const mostArrivals = 4 << 20
+const (
+	// mostArrivals is how many arrivals are kept, in two or three bytes each: as
+	// many as are simulated twice over. Beyond it every other window is
+	// forgotten.
+	mostArrivals = 4 << 20
+	// patternCost is how many arrivals a pattern takes the room of.
+	patternCost = 40
+)
 
 // keepPattern keeps what a queue's requests did in a window.
 func (r *Recording) keepPattern(track int, p pattern) {
 	t := &r.tracks[track]
 	t.patterns = append(t.patterns, p)
-	r.arrivals += p.n
+	r.arrivals += p.n + patternCost
 	for r.arrivals > mostArrivals {
 		r.stride = 2 * max(r.stride, 1)
 		r.arrivals = 0
@@ -185,7 +160,7 @@ func (r *Recording) keepPattern(track int, p pattern) {
 			t := &r.tracks[i]
 			t.patterns = slices.DeleteFunc(t.patterns, func(p pattern) bool { return p.ordinal%r.stride != 0 })
 			for k := range t.patterns {
-				r.arrivals += t.patterns[k].n
+				r.arrivals += t.patterns[k].n + patternCost
 			}
 		}
 		if r.stride > 1<<20 {

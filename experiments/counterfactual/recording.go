@@ -45,8 +45,8 @@ type Recording struct {
 	events []model.Events
 	// eventWindows had single events, brokenEvents of them of no use.
 	eventWindows, brokenEvents int
-	// stride is one in how many of them have their arrivals kept, arrivals how
-	// many are kept.
+	// stride is one in how many of them have their arrivals kept, arrivals the
+	// room that these take.
 	stride, arrivals int
 	// concurrent is how many requests of a queue were under way at once.
 	concurrent int

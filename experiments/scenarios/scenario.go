@@ -199,7 +199,12 @@ func (f *File) Scenario(duration time.Duration, seed uint64, scale float64) (sim
 	if !(scale > 0) || math.IsInf(scale, 0) {
 		return sim.Scenario{}, fmt.Errorf("scenario %s: the load cannot be scaled by %v", f.Name, scale)
 	}
-	if scale != 1 {
+	switch w, windows := l.(sim.Windows); {
+	case scale == 1:
+	case windows:
+		// Single arrivals come from no rate.
+		l = w.Scaled(scale)
+	default:
 		l = scaled{l, scale}
 	}
 	return sim.Scenario{Name: f.Name, Load: l, Duration: duration}, nil

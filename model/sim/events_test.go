@@ -110,6 +110,32 @@ func TestSingleArrivalsTakeThePlaceOfARate(t *testing.T) {
 	}
 }
 
+func TestScaledWindowsHaveTheirSingleArrivalsAsMuchMoreOften(t *testing.T) {
+	at := make([]time.Duration, 1000)
+	for i := range at {
+		at[i] = time.Duration(i/10) * time.Millisecond // ten at a time
+	}
+	load := sim.Windows{
+		Each: time.Second, PerSecond: [][]float64{{1000, 50}},
+		Singles: func(_, window int) ([]time.Duration, bool) { return at, window == 0 },
+	}
+	for _, by := range []float64{0.5, 2.5} {
+		scaled := load.Scaled(by)
+		got, known := scaled.Singles(0, 0)
+		if n := float64(len(got)); !known || n < 930*by || n > 1070*by {
+			t.Errorf("%d arrivals of 1000 times %v", len(got), by)
+		}
+		for _, a := range got {
+			if a%time.Millisecond != 0 {
+				t.Fatalf("one arrived at %v, between the bursts", a)
+			}
+		}
+		if _, known := scaled.Singles(0, 1); known || scaled.PerSecond[0][1] != 50*by {
+			t.Errorf("the second window has arrivals (%v) and rate %v", known, scaled.PerSecond[0][1])
+		}
+	}
+}
+
 func oneQueue(t *testing.T) sim.Preset {
 	t.Helper()
 	p, err := sim.LoadPreset("veth")

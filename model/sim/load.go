@@ -155,35 +155,6 @@ func (f Flash) Path(q QueueShare) Path {
 	}
 }
 
-// Windows offers a rate per window of equal length and, for each queue, that
-// queue's own: what a recording of a host knows of its arrivals. The last
-// window is followed by nothing.
-type Windows struct {
-	Each time.Duration
-	// PerSecond is indexed by queue, then by window.
-	PerSecond [][]float64
-	// Singles returns the arrivals of one window of one queue, ascending and
-	// since its beginning, where each of them is known; otherwise false, and
-	// they are drawn from the rate. It may be called from several goroutines.
-	// Nil knows none.
-	Singles func(queue, window int) ([]time.Duration, bool) `json:"-"`
-}
-
-// Path implements [Load].
-func (w Windows) Path(q QueueShare) Path {
-	var rates []float64
-	if q.Index < len(w.PerSecond) {
-		rates = w.PerSecond[q.Index]
-	}
-	return func(at time.Duration) (float64, time.Duration) {
-		i := int64(at / w.Each)
-		if i >= int64(len(rates)) {
-			return 0, forever
-		}
-		return rates[i], time.Duration(i+1) * w.Each
-	}
-}
-
 // ClosedLoop has every connection send its next request as soon as it has the
 // response (and the client's think time has passed): the load that the
 // published runs call MAX.
