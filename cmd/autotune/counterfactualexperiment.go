@@ -33,6 +33,7 @@ type counterfactualCmd struct {
 	Settings []string      `help:"Measure these; the first is recorded." sep:";" hidden:""`
 	Loads    []float64     `help:"Offered loads." default:"5000,15000,30000" hidden:""`
 	All      bool          `help:"Record every setting, to fit a preset to." hidden:""`
+	Events   bool          `help:"Record single events too, and predict with and without them."`
 	Draws    int           `help:"Simulated hosts per prediction." default:"20"`
 	Seed     uint64        `help:"Names the simulator's and the client's random numbers." default:"1"`
 	JSON     bool          `help:"One object per line." name:"json"`
@@ -80,30 +81,44 @@ func (c *counterfactualCmd) Run(ctx context.Context, std streams) (err error) {
 			return err
 		}
 	}
-	recording, live, err := readCounterfactual(dir)
-	if err != nil {
-		return usageError(err)
-	}
 	start, err := sim.LoadPreset("veth")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(std.err, "predicting")
-	verdict, err := counterfactual.Check(ctx, recording, live, start, c.Draws, c.Seed)
-	if err != nil {
-		return err
+	met := true
+	// With all that was recorded, and to compare, as if there were no events.
+	for _, events := range []bool{true, false}[:1+count(c.Events)] {
+		recording, live, err := readCounterfactual(dir, events)
+		if err != nil {
+			return usageError(err)
+		}
+		fmt.Fprintln(std.err, "predicting")
+		verdict, err := counterfactual.Check(ctx, recording, live, start, c.Draws, c.Seed)
+		if err != nil {
+			return err
+		}
+		verdict.EventWindows, _ = recording.Events()
+		if err := printCounterfactual(std, verdict, c.JSON); err != nil {
+			return err
+		}
+		met = met && (verdict.Met || !events)
 	}
-	if err := printCounterfactual(std, verdict, c.JSON); err != nil {
-		return err
-	}
-	if !verdict.Met {
+	if !met {
 		return &exitError{code: exitMissed}
 	}
 	return nil
 }
 
-// readCounterfactual reads what measure wrote.
-func readCounterfactual(dir string) (_ *counterfactual.Recording, live counterfactual.Live, err error) {
+// count is 1 for what is so.
+func count(so bool) int {
+	if so {
+		return 1
+	}
+	return 0
+}
+
+// readCounterfactual reads what measure wrote, with single events or without.
+func readCounterfactual(dir string, events bool) (_ *counterfactual.Recording, live counterfactual.Live, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, counterfactualCells))
 	if err != nil {
 		return nil, live, err
@@ -116,7 +131,7 @@ func readCounterfactual(dir string) (_ *counterfactual.Recording, live counterfa
 		return nil, live, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	recording, err := counterfactual.Read(context.Background(), reader)
+	recording, err := counterfactual.Read(context.Background(), reader, events)
 	return recording, live, err
 }
 
@@ -159,7 +174,11 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	source, err := probe.Open(ctx, probe.Options{Interval: c.Window, Inventory: host, Budget: -1, Contexts: true, EpollEvents: true})
+	options := probe.Options{Interval: c.Window, Inventory: host, Budget: -1, Contexts: true, EpollEvents: true}
+	if c.Events {
+		options.Events = &probe.EventOptions{}
+	}
+	source, err := probe.Open(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -203,22 +222,22 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 		for i := range live.Cells {
 			cell := &live.Cells[(i+round)%len(live.Cells)]
 			fmt.Fprintf(std.err, "\rround %d of %d, cell %d of %d", round+1, c.Rounds, i+1, len(live.Cells))
-			samples, err := c.cell(ctx, bed, client, source, cell, live.Loads[cell.Load], round)
+			windows, err := c.cell(ctx, bed, client, source, cell, live.Loads[cell.Load], round)
 			if err != nil {
 				return err
 			}
 			if cell.Setting == live.Recorded || c.All {
-				for _, s := range samples {
-					if err := writer.Write(s); err != nil {
+				for _, w := range windows {
+					if err := w.write(writer); err != nil {
 						return err
 					}
 				}
-				live.Blocks[cell.Load] = append(live.Blocks[cell.Load], [2]int{recorded, recorded + len(samples)})
-				recorded += len(samples)
+				live.Blocks[cell.Load] = append(live.Blocks[cell.Load], [2]int{recorded, recorded + len(windows)})
+				recorded += len(windows)
 			}
 			var measured counterfactual.Recording
-			for _, s := range samples {
-				measured.Add(&s)
+			for _, w := range windows {
+				measured.Add(&w.sample)
 			}
 			if err := measured.Check(); err != nil {
 				return fmt.Errorf("cell %s at %.0f/s: %w", cell.Setting, live.Loads[cell.Load], err)
@@ -243,8 +262,22 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 	return errors.Join(clientErr, serverErr)
 }
 
+// observedWindow is a sample and the single events of its window.
+type observedWindow struct {
+	sample model.Sample
+	events []model.Events
+}
+
+func (w observedWindow) write(to *trace.Writer) error {
+	err := to.Write(w.sample)
+	for _, e := range w.events {
+		err = errors.Join(err, to.WriteEvents(e))
+	}
+	return err
+}
+
 // cell measures one setting at one load and returns its windows.
-func (c *counterfactualCmd) cell(ctx context.Context, bed *testbed.Bed, client *workload.Client, source *probe.Source, cell *counterfactual.LiveCell, rate float64, round int) ([]model.Sample, error) {
+func (c *counterfactualCmd) cell(ctx context.Context, bed *testbed.Bed, client *workload.Client, source *probe.Source, cell *counterfactual.LiveCell, rate float64, round int) ([]observedWindow, error) {
 	setting, err := sim.ParseSetting(cell.Setting)
 	if err != nil {
 		return nil, err
@@ -256,14 +289,14 @@ func (c *counterfactualCmd) cell(ctx context.Context, bed *testbed.Bed, client *
 	if _, err := client.Phase(ctx, workload.Phase{Name: name, Rate: rate, Fresh: true}); err != nil {
 		return nil, err
 	}
-	var out []model.Sample
+	var out []observedWindow
 	for window := range 4 { // the first may have begun before the phase, the second settles
 		sample, err := source.Next(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if window >= 2 {
-			out = append(out, sample)
+			out = append(out, observedWindow{sample, source.Events()})
 		}
 	}
 	return out, nil
@@ -294,6 +327,9 @@ func printCounterfactual(std streams, v counterfactual.Verdict, asJSON bool) err
 	outcome := "within the limits"
 	if !v.Met {
 		outcome = "not within the limits"
+	}
+	if v.EventWindows > 0 {
+		fmt.Fprintf(std.out, "\nwith the single events of %d windows", v.EventWindows)
 	}
 	fmt.Fprintf(std.out, "\nmedian errors: p50 %.0f%% (limit %.0f%%), p90 %.0f%% (%.0f%%), CPU per request %.0f%% (%.0f%%); %d of %d orders by CPU wrong: %s\n",
 		100*v.P50Error, 100*counterfactual.P50Limit, 100*v.P90Error, 100*counterfactual.P90Limit,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,17 @@ func TestRecordedEventsSumUpToTheirSamples(t *testing.T) {
 	}
 	if code, _, stderr := call(t, append([]string{"replay", "--policy", "random", "--json"}, line.Files...)...); code != exitDone {
 		t.Errorf("replay: exit code %d: %s", code, stderr)
+	}
+	// A prediction has the arrivals of the windows with events one by one.
+	args := []string{"replay", "--simulate", "--preset", "veth", "--draws", "1", "--policy", "base", "--json"}
+	code, stdout, stderr = call(t, append(args, line.Files...)...)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	var m modelLine
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &m); err != nil || code != exitDone {
+		t.Fatalf("replay --simulate: exit code %d, %v: %s%s", code, err, stdout, stderr)
+	}
+	if m.ArrivalsSingle == 0 && m.UnusedEvents == 0 || m.ArrivalsSingle > 0 && m.ArrivalsAlike == 0 {
+		t.Errorf("of the simulated windows %d had their arrivals one by one and %d those of one that is alike; %d were of no use", m.ArrivalsSingle, m.ArrivalsAlike, m.UnusedEvents)
 	}
 }
 

@@ -28,14 +28,22 @@ type readStep struct {
 	err  error
 }
 
-// readAhead is how many steps are read before they are asked for.
-const readAhead = 32
+// How many steps are read before they are asked for: fewer with single events,
+// which may be megabytes of each.
+const (
+	readAhead       = 32
+	readEventsAhead = 4
+)
 
 // newStepSource begins to read, with single events or without. The source must be
 // closed before the reader is used for anything else.
 func newStepSource(r *trace.Reader, events bool) *stepSource {
 	ctx, cancel := context.WithCancel(context.Background())
-	out := make(chan readStep, readAhead)
+	ahead := readAhead
+	if events {
+		ahead = readEventsAhead
+	}
+	out := make(chan readStep, ahead)
 	go func() {
 		defer close(out)
 		steps := trace.NewSteps(r)

@@ -58,6 +58,8 @@ type Verdict struct {
 	Pairs int      `json:"pairs"`
 	Wrong []string `json:"wrong_order"`
 	Met   bool     `json:"met"`
+	// EventWindows is how many windows had single events that were used.
+	EventWindows int `json:"event_windows"`
 	// Told says which costs the recording told.
 	Told []Told `json:"-"`
 }

@@ -36,7 +36,7 @@ func readBed(t *testing.T) (*Recording, Live) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	r, err := Read(context.Background(), reader)
+	r, err := Read(context.Background(), reader, true)
 	if err != nil {
 		t.Fatal(err)
 	}

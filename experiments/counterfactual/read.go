@@ -8,8 +8,8 @@ import (
 	"autotune/probe/trace"
 )
 
-// Read gathers what is left of a trace, single events included.
-func Read(ctx context.Context, reader *trace.Reader) (*Recording, error) {
+// Read gathers what is left of a trace, with its single events or without.
+func Read(ctx context.Context, reader *trace.Reader, events bool) (*Recording, error) {
 	var r Recording
 	for {
 		record, err := reader.Record()
@@ -26,7 +26,9 @@ func Read(ctx context.Context, reader *trace.Reader) (*Recording, error) {
 		case trace.KindSample:
 			r.Add(&record.Sample)
 		case trace.KindEvents:
-			r.AddEvents(record.Events)
+			if events {
+				r.AddEvents(record.Events)
+			}
 		default:
 		}
 	}
