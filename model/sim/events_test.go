@@ -17,7 +17,7 @@ func TestSingleEventsSumUpToTheirSample(t *testing.T) {
 	for _, name := range []string{"base", "defer50", "suspend20", "fullbusy"} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimulator(t, sim.Options{
-				Case: caseNamed(t, name), Load: sim.Constant(300e3), Seed: 2, Window: 200 * time.Millisecond, Warmup: 50 * time.Millisecond, Events: true,
+				Case: caseNamed(t, name), Load: sim.Constant(300e3), Seed: 2, Window: 50 * time.Millisecond, Warmup: 20 * time.Millisecond, Events: true,
 			})
 			loops := map[model.Loop]uint64{}
 			for range 3 {
