@@ -63,16 +63,17 @@ func (e *laneEvents) reset() {
 	}
 }
 
-// loop returns whose poll this is.
+// loop returns whose poll the last noted one was.
 func (l *lane) loop(softirq bool) model.Loop {
+	byTimer := l.loops.starter == starterTimer
 	switch {
 	case !softirq:
 		return model.LoopApplication
-	case l.host.Host.ThreadedNAPI && l.byTimer:
+	case l.host.Host.ThreadedNAPI && byTimer:
 		return model.LoopThreadTimer
 	case l.host.Host.ThreadedNAPI:
 		return model.LoopThread
-	case l.byTimer:
+	case byTimer:
 		return model.LoopSoftirqTimer
 	}
 	return model.LoopSoftirq

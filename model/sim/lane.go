@@ -120,8 +120,6 @@ type lane struct {
 	epochBusy                 int64
 	busyTotal                 int64 // CPU time spent, idle exits included
 
-	// byTimer is whether the hrtimer started the softirq that ran last.
-	byTimer bool
 	// events takes single events where they are wanted; nil takes none.
 	events *laneEvents
 

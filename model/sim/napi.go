@@ -10,7 +10,6 @@ import (
 // returns the packets that were received and when it ended.
 func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64) {
 	t := at + l.ns.interrupt
-	l.byTimer = cause == causeTimer
 	switch cause {
 	case causeTimer:
 		l.timer = never

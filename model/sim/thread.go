@@ -257,7 +257,6 @@ func (l *lane) stopBusyPoll() {
 
 // softirqFromThread runs the NET_RX softirq as local_bh_enable() does.
 func (l *lane) softirqFromThread() {
-	l.byTimer = false
 	_, until := l.softirq(l.now+l.ns.raise, false)
 	l.count.softirq += until - l.now
 	l.busyTotal += until - l.now
