@@ -36,5 +36,6 @@ char LICENSE[] SEC("license") = "GPL";
 #include "interrupts.h"
 #include "polls.h"
 #include "timers.h"
+#include "tasks.h"
 #include "sockets.h"
 #include "epoll.h"

@@ -20,6 +20,11 @@ type ReceiveAppWaits struct {
 	Full        uint64
 	BusyPolls   uint64
 	BusyPackets uint64
+	Started     uint64
+	EndedTime   uint64
+	Ended       uint32
+	Unused      uint32
+	Comm        [16]int8
 }
 
 type ReceiveCpuState struct {
@@ -129,16 +134,25 @@ const (
 	ReceiveProgEpollWait          = "epoll_wait"
 	ReceiveProgHrtimerExpireEntry = "hrtimer_expire_entry"
 	ReceiveProgHrtimerStart       = "hrtimer_start"
+	ReceiveProgInet6Recvmsg       = "inet6_recvmsg"
+	ReceiveProgInet6Sendmsg       = "inet6_sendmsg"
+	ReceiveProgInetRecvmsg        = "inet_recvmsg"
+	ReceiveProgInetSendmsg        = "inet_sendmsg"
 	ReceiveProgIrqHandlerEntry    = "irq_handler_entry"
 	ReceiveProgIrqHandlerExit     = "irq_handler_exit"
 	ReceiveProgNapiPoll           = "napi_poll"
+	ReceiveProgNetDevQueue        = "net_dev_queue"
+	ReceiveProgSchedProcessFree   = "sched_process_free"
 	ReceiveProgSchedWaking        = "sched_waking"
 	ReceiveProgSkDataReady        = "sk_data_ready"
+	ReceiveProgSockDefReadable    = "sock_def_readable"
 	ReceiveProgSockRecvLength     = "sock_recv_length"
 	ReceiveProgSockSendLength     = "sock_send_length"
 	ReceiveProgSoftirqEntry       = "softirq_entry"
 	ReceiveProgSoftirqExit        = "softirq_exit"
 	ReceiveProgSoftirqRaise       = "softirq_raise"
+	ReceiveProgTcpProbe           = "tcp_probe"
+	ReceiveProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
 	ReceiveVarCpuCount            = "cpu_count"
 	ReceiveVarIrqTimeApart        = "irq_time_apart"
 	ReceiveVarLost                = "lost"
@@ -198,16 +212,25 @@ type ReceiveProgramSpecs struct {
 	EpollWait          *ebpf.ProgramSpec `ebpf:"epoll_wait"`
 	HrtimerExpireEntry *ebpf.ProgramSpec `ebpf:"hrtimer_expire_entry"`
 	HrtimerStart       *ebpf.ProgramSpec `ebpf:"hrtimer_start"`
+	Inet6Recvmsg       *ebpf.ProgramSpec `ebpf:"inet6_recvmsg"`
+	Inet6Sendmsg       *ebpf.ProgramSpec `ebpf:"inet6_sendmsg"`
+	InetRecvmsg        *ebpf.ProgramSpec `ebpf:"inet_recvmsg"`
+	InetSendmsg        *ebpf.ProgramSpec `ebpf:"inet_sendmsg"`
 	IrqHandlerEntry    *ebpf.ProgramSpec `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.ProgramSpec `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.ProgramSpec `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.ProgramSpec `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.ProgramSpec `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.ProgramSpec `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.ProgramSpec `ebpf:"sk_data_ready"`
+	SockDefReadable    *ebpf.ProgramSpec `ebpf:"sock_def_readable"`
 	SockRecvLength     *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
 	SockSendLength     *ebpf.ProgramSpec `ebpf:"sock_send_length"`
 	SoftirqEntry       *ebpf.ProgramSpec `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.ProgramSpec `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.ProgramSpec `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.ProgramSpec `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.ProgramSpec `ebpf:"tcp_rcv_space_adjust"`
 }
 
 // ReceiveMapSpecs contains maps before they are loaded into the kernel.
@@ -311,16 +334,25 @@ type ReceivePrograms struct {
 	EpollWait          *ebpf.Program `ebpf:"epoll_wait"`
 	HrtimerExpireEntry *ebpf.Program `ebpf:"hrtimer_expire_entry"`
 	HrtimerStart       *ebpf.Program `ebpf:"hrtimer_start"`
+	Inet6Recvmsg       *ebpf.Program `ebpf:"inet6_recvmsg"`
+	Inet6Sendmsg       *ebpf.Program `ebpf:"inet6_sendmsg"`
+	InetRecvmsg        *ebpf.Program `ebpf:"inet_recvmsg"`
+	InetSendmsg        *ebpf.Program `ebpf:"inet_sendmsg"`
 	IrqHandlerEntry    *ebpf.Program `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.Program `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.Program `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.Program `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.Program `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.Program `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.Program `ebpf:"sk_data_ready"`
+	SockDefReadable    *ebpf.Program `ebpf:"sock_def_readable"`
 	SockRecvLength     *ebpf.Program `ebpf:"sock_recv_length"`
 	SockSendLength     *ebpf.Program `ebpf:"sock_send_length"`
 	SoftirqEntry       *ebpf.Program `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.Program `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.Program `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.Program `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.Program `ebpf:"tcp_rcv_space_adjust"`
 }
 
 func (p *ReceivePrograms) Close() error {
@@ -330,16 +362,25 @@ func (p *ReceivePrograms) Close() error {
 		p.EpollWait,
 		p.HrtimerExpireEntry,
 		p.HrtimerStart,
+		p.Inet6Recvmsg,
+		p.Inet6Sendmsg,
+		p.InetRecvmsg,
+		p.InetSendmsg,
 		p.IrqHandlerEntry,
 		p.IrqHandlerExit,
 		p.NapiPoll,
+		p.NetDevQueue,
+		p.SchedProcessFree,
 		p.SchedWaking,
 		p.SkDataReady,
+		p.SockDefReadable,
 		p.SockRecvLength,
 		p.SockSendLength,
 		p.SoftirqEntry,
 		p.SoftirqExit,
 		p.SoftirqRaise,
+		p.TcpProbe,
+		p.TcpRcvSpaceAdjust,
 	)
 }
 

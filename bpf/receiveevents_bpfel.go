@@ -72,16 +72,25 @@ const (
 	ReceiveEventsProgEpollWait          = "epoll_wait"
 	ReceiveEventsProgHrtimerExpireEntry = "hrtimer_expire_entry"
 	ReceiveEventsProgHrtimerStart       = "hrtimer_start"
+	ReceiveEventsProgInet6Recvmsg       = "inet6_recvmsg"
+	ReceiveEventsProgInet6Sendmsg       = "inet6_sendmsg"
+	ReceiveEventsProgInetRecvmsg        = "inet_recvmsg"
+	ReceiveEventsProgInetSendmsg        = "inet_sendmsg"
 	ReceiveEventsProgIrqHandlerEntry    = "irq_handler_entry"
 	ReceiveEventsProgIrqHandlerExit     = "irq_handler_exit"
 	ReceiveEventsProgNapiPoll           = "napi_poll"
+	ReceiveEventsProgNetDevQueue        = "net_dev_queue"
+	ReceiveEventsProgSchedProcessFree   = "sched_process_free"
 	ReceiveEventsProgSchedWaking        = "sched_waking"
 	ReceiveEventsProgSkDataReady        = "sk_data_ready"
+	ReceiveEventsProgSockDefReadable    = "sock_def_readable"
 	ReceiveEventsProgSockRecvLength     = "sock_recv_length"
 	ReceiveEventsProgSockSendLength     = "sock_send_length"
 	ReceiveEventsProgSoftirqEntry       = "softirq_entry"
 	ReceiveEventsProgSoftirqExit        = "softirq_exit"
 	ReceiveEventsProgSoftirqRaise       = "softirq_raise"
+	ReceiveEventsProgTcpProbe           = "tcp_probe"
+	ReceiveEventsProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
 	ReceiveEventsVarCpuCount            = "cpu_count"
 	ReceiveEventsVarEventsLost          = "events_lost"
 	ReceiveEventsVarEventsWanted        = "events_wanted"
@@ -146,16 +155,25 @@ type ReceiveEventsProgramSpecs struct {
 	EpollWait          *ebpf.ProgramSpec `ebpf:"epoll_wait"`
 	HrtimerExpireEntry *ebpf.ProgramSpec `ebpf:"hrtimer_expire_entry"`
 	HrtimerStart       *ebpf.ProgramSpec `ebpf:"hrtimer_start"`
+	Inet6Recvmsg       *ebpf.ProgramSpec `ebpf:"inet6_recvmsg"`
+	Inet6Sendmsg       *ebpf.ProgramSpec `ebpf:"inet6_sendmsg"`
+	InetRecvmsg        *ebpf.ProgramSpec `ebpf:"inet_recvmsg"`
+	InetSendmsg        *ebpf.ProgramSpec `ebpf:"inet_sendmsg"`
 	IrqHandlerEntry    *ebpf.ProgramSpec `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.ProgramSpec `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.ProgramSpec `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.ProgramSpec `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.ProgramSpec `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.ProgramSpec `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.ProgramSpec `ebpf:"sk_data_ready"`
+	SockDefReadable    *ebpf.ProgramSpec `ebpf:"sock_def_readable"`
 	SockRecvLength     *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
 	SockSendLength     *ebpf.ProgramSpec `ebpf:"sock_send_length"`
 	SoftirqEntry       *ebpf.ProgramSpec `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.ProgramSpec `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.ProgramSpec `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.ProgramSpec `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.ProgramSpec `ebpf:"tcp_rcv_space_adjust"`
 }
 
 // ReceiveEventsMapSpecs contains maps before they are loaded into the kernel.
@@ -272,16 +290,25 @@ type ReceiveEventsPrograms struct {
 	EpollWait          *ebpf.Program `ebpf:"epoll_wait"`
 	HrtimerExpireEntry *ebpf.Program `ebpf:"hrtimer_expire_entry"`
 	HrtimerStart       *ebpf.Program `ebpf:"hrtimer_start"`
+	Inet6Recvmsg       *ebpf.Program `ebpf:"inet6_recvmsg"`
+	Inet6Sendmsg       *ebpf.Program `ebpf:"inet6_sendmsg"`
+	InetRecvmsg        *ebpf.Program `ebpf:"inet_recvmsg"`
+	InetSendmsg        *ebpf.Program `ebpf:"inet_sendmsg"`
 	IrqHandlerEntry    *ebpf.Program `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.Program `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.Program `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.Program `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.Program `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.Program `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.Program `ebpf:"sk_data_ready"`
+	SockDefReadable    *ebpf.Program `ebpf:"sock_def_readable"`
 	SockRecvLength     *ebpf.Program `ebpf:"sock_recv_length"`
 	SockSendLength     *ebpf.Program `ebpf:"sock_send_length"`
 	SoftirqEntry       *ebpf.Program `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.Program `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.Program `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.Program `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.Program `ebpf:"tcp_rcv_space_adjust"`
 }
 
 func (p *ReceiveEventsPrograms) Close() error {
@@ -291,16 +318,25 @@ func (p *ReceiveEventsPrograms) Close() error {
 		p.EpollWait,
 		p.HrtimerExpireEntry,
 		p.HrtimerStart,
+		p.Inet6Recvmsg,
+		p.Inet6Sendmsg,
+		p.InetRecvmsg,
+		p.InetSendmsg,
 		p.IrqHandlerEntry,
 		p.IrqHandlerExit,
 		p.NapiPoll,
+		p.NetDevQueue,
+		p.SchedProcessFree,
 		p.SchedWaking,
 		p.SkDataReady,
+		p.SockDefReadable,
 		p.SockRecvLength,
 		p.SockSendLength,
 		p.SoftirqEntry,
 		p.SoftirqExit,
 		p.SoftirqRaise,
+		p.TcpProbe,
+		p.TcpRcvSpaceAdjust,
 	)
 }
 

@@ -34,6 +34,8 @@ const (
 	ReceiveEventsRawProgIrqHandlerEntry    = "irq_handler_entry"
 	ReceiveEventsRawProgIrqHandlerExit     = "irq_handler_exit"
 	ReceiveEventsRawProgNapiPoll           = "napi_poll"
+	ReceiveEventsRawProgNetDevQueue        = "net_dev_queue"
+	ReceiveEventsRawProgSchedProcessFree   = "sched_process_free"
 	ReceiveEventsRawProgSchedWaking        = "sched_waking"
 	ReceiveEventsRawProgSkDataReady        = "sk_data_ready"
 	ReceiveEventsRawProgSockRecvLength     = "sock_recv_length"
@@ -41,6 +43,8 @@ const (
 	ReceiveEventsRawProgSoftirqEntry       = "softirq_entry"
 	ReceiveEventsRawProgSoftirqExit        = "softirq_exit"
 	ReceiveEventsRawProgSoftirqRaise       = "softirq_raise"
+	ReceiveEventsRawProgTcpProbe           = "tcp_probe"
+	ReceiveEventsRawProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
 	ReceiveEventsRawVarCpuCount            = "cpu_count"
 	ReceiveEventsRawVarEventsLost          = "events_lost"
 	ReceiveEventsRawVarEventsWanted        = "events_wanted"
@@ -108,6 +112,8 @@ type ReceiveEventsRawProgramSpecs struct {
 	IrqHandlerEntry    *ebpf.ProgramSpec `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.ProgramSpec `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.ProgramSpec `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.ProgramSpec `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.ProgramSpec `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.ProgramSpec `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.ProgramSpec `ebpf:"sk_data_ready"`
 	SockRecvLength     *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
@@ -115,6 +121,8 @@ type ReceiveEventsRawProgramSpecs struct {
 	SoftirqEntry       *ebpf.ProgramSpec `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.ProgramSpec `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.ProgramSpec `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.ProgramSpec `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.ProgramSpec `ebpf:"tcp_rcv_space_adjust"`
 }
 
 // ReceiveEventsRawMapSpecs contains maps before they are loaded into the kernel.
@@ -234,6 +242,8 @@ type ReceiveEventsRawPrograms struct {
 	IrqHandlerEntry    *ebpf.Program `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.Program `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.Program `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.Program `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.Program `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.Program `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.Program `ebpf:"sk_data_ready"`
 	SockRecvLength     *ebpf.Program `ebpf:"sock_recv_length"`
@@ -241,6 +251,8 @@ type ReceiveEventsRawPrograms struct {
 	SoftirqEntry       *ebpf.Program `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.Program `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.Program `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.Program `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.Program `ebpf:"tcp_rcv_space_adjust"`
 }
 
 func (p *ReceiveEventsRawPrograms) Close() error {
@@ -253,6 +265,8 @@ func (p *ReceiveEventsRawPrograms) Close() error {
 		p.IrqHandlerEntry,
 		p.IrqHandlerExit,
 		p.NapiPoll,
+		p.NetDevQueue,
+		p.SchedProcessFree,
 		p.SchedWaking,
 		p.SkDataReady,
 		p.SockRecvLength,
@@ -260,6 +274,8 @@ func (p *ReceiveEventsRawPrograms) Close() error {
 		p.SoftirqEntry,
 		p.SoftirqExit,
 		p.SoftirqRaise,
+		p.TcpProbe,
+		p.TcpRcvSpaceAdjust,
 	)
 }
 

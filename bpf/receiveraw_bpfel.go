@@ -33,6 +33,8 @@ const (
 	ReceiveRawProgIrqHandlerEntry    = "irq_handler_entry"
 	ReceiveRawProgIrqHandlerExit     = "irq_handler_exit"
 	ReceiveRawProgNapiPoll           = "napi_poll"
+	ReceiveRawProgNetDevQueue        = "net_dev_queue"
+	ReceiveRawProgSchedProcessFree   = "sched_process_free"
 	ReceiveRawProgSchedWaking        = "sched_waking"
 	ReceiveRawProgSkDataReady        = "sk_data_ready"
 	ReceiveRawProgSockRecvLength     = "sock_recv_length"
@@ -40,6 +42,8 @@ const (
 	ReceiveRawProgSoftirqEntry       = "softirq_entry"
 	ReceiveRawProgSoftirqExit        = "softirq_exit"
 	ReceiveRawProgSoftirqRaise       = "softirq_raise"
+	ReceiveRawProgTcpProbe           = "tcp_probe"
+	ReceiveRawProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
 	ReceiveRawVarCpuCount            = "cpu_count"
 	ReceiveRawVarIrqTimeApart        = "irq_time_apart"
 	ReceiveRawVarLost                = "lost"
@@ -102,6 +106,8 @@ type ReceiveRawProgramSpecs struct {
 	IrqHandlerEntry    *ebpf.ProgramSpec `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.ProgramSpec `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.ProgramSpec `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.ProgramSpec `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.ProgramSpec `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.ProgramSpec `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.ProgramSpec `ebpf:"sk_data_ready"`
 	SockRecvLength     *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
@@ -109,6 +115,8 @@ type ReceiveRawProgramSpecs struct {
 	SoftirqEntry       *ebpf.ProgramSpec `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.ProgramSpec `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.ProgramSpec `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.ProgramSpec `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.ProgramSpec `ebpf:"tcp_rcv_space_adjust"`
 }
 
 // ReceiveRawMapSpecs contains maps before they are loaded into the kernel.
@@ -215,6 +223,8 @@ type ReceiveRawPrograms struct {
 	IrqHandlerEntry    *ebpf.Program `ebpf:"irq_handler_entry"`
 	IrqHandlerExit     *ebpf.Program `ebpf:"irq_handler_exit"`
 	NapiPoll           *ebpf.Program `ebpf:"napi_poll"`
+	NetDevQueue        *ebpf.Program `ebpf:"net_dev_queue"`
+	SchedProcessFree   *ebpf.Program `ebpf:"sched_process_free"`
 	SchedWaking        *ebpf.Program `ebpf:"sched_waking"`
 	SkDataReady        *ebpf.Program `ebpf:"sk_data_ready"`
 	SockRecvLength     *ebpf.Program `ebpf:"sock_recv_length"`
@@ -222,6 +232,8 @@ type ReceiveRawPrograms struct {
 	SoftirqEntry       *ebpf.Program `ebpf:"softirq_entry"`
 	SoftirqExit        *ebpf.Program `ebpf:"softirq_exit"`
 	SoftirqRaise       *ebpf.Program `ebpf:"softirq_raise"`
+	TcpProbe           *ebpf.Program `ebpf:"tcp_probe"`
+	TcpRcvSpaceAdjust  *ebpf.Program `ebpf:"tcp_rcv_space_adjust"`
 }
 
 func (p *ReceiveRawPrograms) Close() error {
@@ -234,6 +246,8 @@ func (p *ReceiveRawPrograms) Close() error {
 		p.IrqHandlerEntry,
 		p.IrqHandlerExit,
 		p.NapiPoll,
+		p.NetDevQueue,
+		p.SchedProcessFree,
 		p.SchedWaking,
 		p.SkDataReady,
 		p.SockRecvLength,
@@ -241,6 +255,8 @@ func (p *ReceiveRawPrograms) Close() error {
 		p.SoftirqEntry,
 		p.SoftirqExit,
 		p.SoftirqRaise,
+		p.TcpProbe,
+		p.TcpRcvSpaceAdjust,
 	)
 }
 

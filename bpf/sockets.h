@@ -40,8 +40,8 @@ static __always_inline struct socket_state *followed(const struct sock *sk)
 	return state;
 }
 
-TRACEPOINT("sk_data_ready")
-int BPF_PROG(sk_data_ready, const struct sock *sk)
+/* data_ready takes note of data that a socket can be read for from now on. */
+static __always_inline int data_ready(const struct sock *sk)
 {
 	struct socket_state *socket, fresh = {};
 	struct napi_state *napi;
@@ -120,22 +120,8 @@ int BPF_PROG(sk_data_ready, const struct sock *sk)
 	return 0;
 }
 
-static __always_inline void remember_app(void)
-{
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
-	struct app_waits *none;
-
-	if (bpf_map_lookup_elem(&apps, &tgid))
-		return;
-	none = bpf_map_lookup_elem(&no_waits, &zero);
-	/* Where it does not fit now it is tried again at the next read, and no
-	 * window rests on the detail. */
-	if (none)
-		bpf_map_update_elem(&apps, &tgid, none, BPF_ANY);
-}
-
-TRACEPOINT("sock_recv_length")
-int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+/* received takes note of what an application has read: ret bytes, or an error. */
+static __always_inline int received(const struct sock *sk, int ret, int flags)
 {
 	struct socket_state *socket;
 	struct napi_delays *waits;
@@ -172,8 +158,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return 0;
 }
 
-TRACEPOINT("sock_send_length")
-int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+/* sent takes note of what an application has sent: ret bytes, or an error. */
+static __always_inline int sent(const struct sock *sk, int ret)
 {
 	struct socket_state *socket;
 	struct napi_delays *waits;
@@ -196,6 +182,121 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	emit_request(socket, now, true);
 	socket->read_at = 0;
 	return 0;
+}
+
+/* The tracepoints of sockets came in 6.3. */
+
+TRACEPOINT("sk_data_ready")
+int BPF_PROG(sk_data_ready, const struct sock *sk)
+{
+	return data_ready(sk);
+}
+
+TRACEPOINT("sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	return received(sk, ret, flags);
+}
+
+TRACEPOINT("sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	return sent(sk, ret);
+}
+
+#ifndef RAW_TRACEPOINTS
+/*
+ * Before, the functions that the tracepoints are in: sock_def_readable is what
+ * every socket of these two families has for sk_data_ready unless something in
+ * the kernel reads it, and sock_recvmsg and sock_sendmsg call the others.
+ */
+
+SEC("fentry/sock_def_readable")
+int BPF_PROG(sock_def_readable, struct sock *sk)
+{
+	return data_ready(sk);
+}
+
+SEC("fexit/inet_recvmsg")
+int BPF_PROG(inet_recvmsg, struct socket *sock, struct msghdr *msg, unsigned long size, int flags,
+	     int ret)
+{
+	return received(sock->sk, ret, flags);
+}
+
+SEC("fexit/inet6_recvmsg")
+int BPF_PROG(inet6_recvmsg, struct socket *sock, struct msghdr *msg, unsigned long size, int flags,
+	     int ret)
+{
+	return received(sock->sk, ret, flags);
+}
+
+SEC("fexit/inet_sendmsg")
+int BPF_PROG(inet_sendmsg, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
+{
+	return sent(sock->sk, ret);
+}
+
+SEC("fexit/inet6_sendmsg")
+int BPF_PROG(inet6_sendmsg, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
+{
+	return sent(sock->sk, ret);
+}
+#endif
+
+/*
+ * Where functions cannot be traced either, tracepoints of TCP: there are none of
+ * UDP for this.
+ */
+
+/* payload returns how many bytes follow a TCP header that lies at an address,
+ * of those that begin there. */
+static __always_inline __s32 payload(const unsigned char *header, __u32 bytes)
+{
+	__u8 offset = 0;
+
+	/* The data offset, in words of 4 bytes, is the high half of byte 12. */
+	if (bpf_probe_read_kernel(&offset, sizeof(offset), header + 12))
+		return 0;
+	return (__s32)bytes - (offset >> 4) * 4;
+}
+
+/* At the beginning of tcp_rcv_established: the data begins with the header. */
+TRACEPOINT("tcp_probe")
+int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	if (payload(READ(skb, data), READ(skb, len)) <= 0)
+		return 0;
+	return data_ready(sk);
+}
+
+/* Whenever data has been copied to an application, even if it only peeks. */
+TRACEPOINT("tcp_rcv_space_adjust")
+int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
+{
+	return received(sk, 1, 0);
+}
+
+/*
+ * Whenever a packet goes to a device: most answers do within the call that sends
+ * them. What TCP sends on its own account has no payload.
+ */
+TRACEPOINT("net_dev_queue")
+int BPF_PROG(net_dev_queue, struct sk_buff *skb)
+{
+	const struct sock *sk = READ(skb, sk);
+	const unsigned char *header;
+	struct socket_state *socket;
+
+	if (!sk || READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	socket = followed(sk);
+	if (!socket || !socket->read_at)
+		return 0;
+	header = READ(skb, head) + READ(skb, transport_header);
+	if (payload(header, READ(skb, len) - (header - READ(skb, data))) <= 0)
+		return 0;
+	return sent(sk, 1);
 }
 
 #endif

@@ -90,7 +90,7 @@ struct histogram {
 	__u32 counts[HIST_BUCKETS];
 };
 
-/* The waits of one NAPI. Every CPU writes them, atomically. */
+/* The waits of one NAPI. Every CPU writes them, atomically but for ring_wait. */
 struct napi_delays {
 	struct histogram ring_wait;
 	struct histogram socket_wait;
@@ -191,6 +191,14 @@ struct app_waits {
 	__u64 full;
 	__u64 busy_polls;
 	__u64 busy_packets;
+	/* When the process started (CLOCK_BOOTTIME), and the CPU time of those of
+	 * its threads that have ended. */
+	__u64 started;
+	__u64 ended_time;
+	/* The process has ended: ended_time is all that it took. */
+	__u32 ended;
+	__u32 unused;
+	char comm[16];
 };
 
 /*
@@ -314,6 +322,16 @@ static __always_inline void record(struct histogram *hist, __s64 ns, __u64 n)
 	barrier_var(bucket);
 	if (bucket < HIST_BUCKETS)
 		__sync_fetch_and_add(&hist->counts[bucket], (__u32)n);
+}
+
+/* add_value is for a histogram that one CPU at a time writes. */
+static __always_inline void add_value(struct histogram *hist, __s64 ns, __u32 n)
+{
+	__u64 bucket = hist_bucket(ns);
+
+	barrier_var(bucket);
+	if (bucket < HIST_BUCKETS)
+		hist->counts[bucket] += n;
 }
 
 static __always_inline struct cpu_state *this_cpu(void)

@@ -108,7 +108,16 @@ struct napi_struct {
 	__u32 napi_id;
 };
 
+/* include/linux/sched/signal.h: of the threads that have ended. */
+struct signal_struct {
+	__u64 sum_sched_runtime;
+};
+
 /* include/linux/sched.h */
+struct sched_entity {
+	__u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	__u32 flags;
 	__s32 pid;
@@ -116,6 +125,8 @@ struct task_struct {
 	/* CLOCK_BOOTTIME, in ns. */
 	__u64 start_boottime;
 	struct task_struct *group_leader;
+	struct sched_entity se;
+	struct signal_struct *signal;
 	char comm[16];
 };
 
@@ -151,7 +162,18 @@ struct sock {
 	__u16 sk_protocol;
 };
 
+/* include/linux/skbuff.h */
+struct sk_buff {
+	struct sock *sk;
+	__u32 len;
+	__u16 transport_header;
+	unsigned char *head;
+	unsigned char *data;
+};
+
 /* include/linux/net.h */
+struct msghdr;
+
 struct socket {
 	struct sock *sk;
 };

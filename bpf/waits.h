@@ -43,31 +43,50 @@ static __always_inline __u64 waiting_since(struct napi_state *state, struct cpu_
 	return now - state->polled_at < MAX_POLLING_GAP ? state->polled_at : 0;
 }
 
+/* From so many packets on, those of a poll are told apart. */
+#define MANY_PACKETS 8
+
+/* spread_waits counts the waits of many packets that came at any time within a
+ * gap: some in each part of it. */
+static __noinline void spread_waits(struct napi_delays *waits, __u64 gap, __u32 work)
+{
+	__u32 i, left = work;
+
+	for (i = 0; i < MANY_PACKETS; i++) {
+		__u32 n = left / (MANY_PACKETS - i);
+
+		add_value(&waits->ring_wait, gap * (2 * i + 1) / (2 * MANY_PACKETS), n);
+		left -= n;
+	}
+}
+
 /*
  * ring_wait counts how long the packets of one poll waited. Those that came at
- * any time are spread over the gap: a point drawn at random in each half of it
- * gives their distribution with two values per poll, and a value costs as much
- * as counting the poll. Else the first packet waited all of it.
+ * any time are spread over the gap: a point drawn at random gives their
+ * distribution, and a value costs as much as counting the poll. Else the first
+ * packet waited all of it, and the others came in between.
+ *
+ * One CPU at a time polls a NAPI, so that nothing needs to be locked. The next
+ * may begin while the program of the last poll still runs; what that loses once
+ * in a long while is one value of a distribution.
  */
 static __always_inline void ring_wait(struct cpu_state *cpu, __u32 slot, __u64 gap, __u32 work,
 				      bool spread)
 {
 	struct napi_delays *waits = delays_of(slot);
-	__u32 at = draw(cpu), more = work - 1;
-	__u64 first = gap, other = part_of(gap, at);
 
 	if (!waits)
 		return;
-	if (spread) {
-		more = work / 2;
-		if (more)
-			gap /= 2;
-		first = part_of(gap, at);
-		other = first + gap;
+	if (!spread) {
+		add_value(&waits->ring_wait, gap, 1);
+		if (--work == 0)
+			return;
 	}
-	record(&waits->ring_wait, first, work - more);
-	if (more)
-		record(&waits->ring_wait, other, more);
+	if (unlikely(work > MANY_PACKETS)) {
+		spread_waits(waits, gap, work);
+		return;
+	}
+	add_value(&waits->ring_wait, part_of(gap, draw(cpu)), work);
 }
 
 #endif

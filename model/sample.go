@@ -15,8 +15,9 @@ type Sample struct {
 	// applications were not observed.
 	Apps []AppSample
 	// AppsUnknown counts the processes that received on a tuned queue but are
-	// not in Apps, because they appeared or ended in the span: how much CPU
-	// time they took in it is not known.
+	// not in Apps: how much CPU time they took in the span is not known. They
+	// received for the first time and are older than the span, or ended in it
+	// where ends are not observed.
 	AppsUnknown uint64
 	// Latency is the delay that the objective is judged by, over all queues;
 	// nil when no delay was observed.

@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		err = holdContexts()
 	case counting:
 		err = countEvents()
+	case brief:
+		err = receiveBriefly()
 	case checkAsNobody:
 		err = json.NewEncoder(os.Stdout).Encode(Check(context.Background()))
 	default:

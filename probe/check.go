@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -117,13 +118,22 @@ func (c checker) lockdown() []model.Finding {
 	f.State, f.Detail = model.FindingOK, "level "+string(level)
 	switch level {
 	case lockdownConfidentiality:
-		f.State = model.FindingMissing
-		f.Consequence = "BPF programs may not read kernel memory and tracefs is closed: probes are refused"
-		f.Remedy = "boot with lockdown=integrity or lockdown=none"
+		f.State = model.FindingDegraded
+		f.Consequence = "BPF programs may not read kernel memory by its address, and tracefs is closed: " +
+			"timers, epoll returns and the listing of epoll contexts are refused, all else works"
+		f.Remedy = lockdownRemedy
 	case lockdownNone, lockdownIntegrity:
 		f.Detail += ": reading kernel memory is allowed"
 	}
 	return []model.Finding{f}
+}
+
+const lockdownRemedy = "boot with lockdown=integrity or lockdown=none"
+
+// confidential reports whether the kernel keeps its memory from root.
+func (c checker) confidential() bool {
+	level, err := readLockdown(c.root)
+	return err == nil && level == lockdownConfidentiality
 }
 
 func (c checker) capabilities() []model.Finding {
@@ -262,6 +272,10 @@ func (c checker) pollArguments() []model.Finding {
 	}
 	defer dir.Close()
 	fd, err := unix.Openat(int(dir.Fd()), "events/napi/napi_poll/format", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil && c.confidential() {
+		// The finding on lockdown says that tracefs is closed.
+		return nil
+	}
 	if err != nil {
 		return failed(f, model.FindingMissing, fmt.Errorf("open the format of napi_poll: %w", err),
 			"polls cannot be observed", "use a kernel with CONFIG_TRACEPOINTS and networking")
@@ -288,12 +302,16 @@ func (c checker) receiveProbes() []model.Finding {
 	defer collection.Close()
 	var findings []model.Finding
 	for _, s := range signals() {
-		done, err := l.attachSignal(s)
+		done, lacking, err := l.attachSignal(s)
 		state := model.FindingDegraded
 		if s.name == signalPolls {
 			state = model.FindingMissing
 		}
-		findings = append(findings, c.probeFinding(s.name, s.lost, state, done, err))
+		f := c.probeFinding(s.name, s.lost, state, done, err)
+		if lacking != nil && f.State == model.FindingOK {
+			f.State, f.Consequence, f.Remedy = state, "unknown: "+lacking.Lost, c.remedy(s.name, lacking.Err)
+		}
+		findings = append(findings, f)
 	}
 	done, err := attachEpollReturns(l)
 	findings = append(findings, c.probeFinding(signalEpollReturns, epollReturnsLost, model.FindingDegraded, done, err))
@@ -400,6 +418,9 @@ func (c checker) remedy(signal string, err error) string {
 		return "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
 	}
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		if c.confidential() && slices.Contains([]string{signalTimers, signalContexts, signalEpollReturns}, signal) {
+			return lockdownRemedy
+		}
 		switch signal {
 		case signalSocketReads, signalSocketSends:
 			return "use Linux 6.3 or later, which brought the tracepoints of sockets"

@@ -97,7 +97,7 @@ func TestLockdownFinding(t *testing.T) {
 	}{
 		{"none", model.FindingOK, "level none"},
 		{"integrity", model.FindingOK, "level integrity"},
-		{"confidentiality", model.FindingMissing, "level confidentiality"},
+		{"confidentiality", model.FindingDegraded, "level confidentiality"},
 	} {
 		t.Run(tt.level, func(t *testing.T) {
 			root := hostRoot(t, "sys/kernel/security/lockdown", readTestdata(t, "sys", "lockdown."+tt.level))
@@ -105,7 +105,7 @@ func TestLockdownFinding(t *testing.T) {
 			if len(got) != 1 || got[0].State != tt.want || !strings.Contains(got[0].Detail, tt.says) {
 				t.Errorf("findings %+v, want one that is %s and says %q", got, tt.want, tt.says)
 			}
-			if tt.want == model.FindingMissing && (got[0].Consequence == "" || got[0].Remedy == "") {
+			if tt.want == model.FindingDegraded && (got[0].Consequence == "" || got[0].Remedy == "") {
 				t.Errorf("finding %+v has no consequence or remedy", got[0])
 			}
 		})
@@ -146,6 +146,8 @@ func TestUserNamespaceFinding(t *testing.T) {
 func TestARefusedProbeSaysWhatToDo(t *testing.T) {
 	noTypes := checker{t.TempDir()}
 	types := checker{hostRoot(t, "sys/kernel/btf/vmlinux", nil)}
+	locked := checker{hostRoot(t, "sys/kernel/btf/vmlinux", nil)}
+	fakeProc(locked).write(t, "sys/kernel/security/lockdown", readTestdata(t, "sys", "lockdown.confidentiality"))
 	for _, tt := range []struct {
 		name   string
 		c      checker
@@ -157,6 +159,8 @@ func TestARefusedProbeSaysWhatToDo(t *testing.T) {
 		{"no socket tracepoints", types, signalSocketReads, unix.ENOENT, "6.3"},
 		{"no syscall tracepoints", types, signalEpollReturns, unix.ENOENT, "CONFIG_FTRACE_SYSCALLS"},
 		{"no other tracepoint", types, signalTimers, unix.ENOENT, "CONFIG_TRACEPOINTS"},
+		{"a timer's program in lockdown", locked, signalTimers, unix.EINVAL, "lockdown=integrity"},
+		{"no socket tracepoints in lockdown", locked, signalSocketReads, unix.ENOENT, "6.3"},
 		{"refused", types, signalTimers, unix.EPERM, "CAP_BPF"},
 	} {
 		if got := tt.c.remedy(tt.signal, tt.err); !strings.Contains(got, tt.says) {
@@ -327,6 +331,7 @@ func TestCheckNamesTheMissingCapabilities(t *testing.T) {
 	}{
 		{"none held", nil, "CAP_BPF and CAP_PERFMON"},
 		{"CAP_BPF held", []uintptr{unix.CAP_BPF}, "with CAP_PERFMON"},
+		{"CAP_PERFMON held", []uintptr{unix.CAP_PERFMON}, "with CAP_BPF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			probes := 0
@@ -353,6 +358,29 @@ func TestCheckNamesTheMissingCapabilities(t *testing.T) {
 				t.Error("no probe among the findings")
 			}
 		})
+	}
+}
+
+// CAP_SYS_ADMIN is not needed for what decisions rest on.
+func TestTwoCapabilitiesAreEnoughForMostProbes(t *testing.T) {
+	testbed.Require(t)
+	want := map[string]model.FindingState{}
+	for _, s := range signals() {
+		want[s.name] = model.FindingOK
+	}
+	// One needs a mount of tracefs, the other an account of all programs.
+	want[signalEpollReturns], want[signalCost] = model.FindingDegraded, model.FindingDegraded
+	got := map[string]model.FindingState{}
+	for _, f := range checkWith(t, []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}) {
+		if _, ok := want[f.Name]; ok && f.Area == areaProbe {
+			got[f.Name] = f.State
+			if f.State != model.FindingOK && (f.Consequence == "" || f.Remedy == "") {
+				t.Errorf("%s has no consequence or remedy: %+v", f.Name, f)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("probes (-want +got):\n%s", diff)
 	}
 }
 

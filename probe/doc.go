@@ -11,9 +11,9 @@
 // which tell of them in a ring, and [Source.Events] has those of the window.
 // Nothing is pinned: a process that dies takes its programs with it.
 //
-// What the programs missed is counted and reported as lost, with one exception:
-// while any process attaches a program to a tracepoint or detaches one, the
-// kernel may pass over single hits of it for all, and tells nobody.
+// What the programs missed is counted and reported as lost. Where the primary
+// way of observing something does not work, a substitute is attached; what that
+// does not see is named by [Source.Missing] as well.
 //
 // [Check] tries the same programs for a report to people.
 //

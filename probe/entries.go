@@ -119,14 +119,19 @@ func (w watchedNAPIs) context(e *bpf.ContextsContextEntry) Context {
 }
 
 func process(e *bpf.ContextsContextEntry) Process {
-	comm := make([]byte, 0, len(e.Comm))
-	for _, c := range e.Comm {
+	return Process{PID: int(e.Pid), Comm: commString(e.Comm[:]), Started: time.Duration(e.Started)}
+}
+
+// commString returns the name of a task as the kernel keeps it.
+func commString(comm []int8) string {
+	text := make([]byte, 0, len(comm))
+	for _, c := range comm {
 		if c == 0 {
 			break
 		}
-		comm = append(comm, byte(c))
+		text = append(text, byte(c))
 	}
-	return Process{PID: int(e.Pid), Comm: string(comm), Started: time.Duration(e.Started)}
+	return string(text)
 }
 
 // byProcess groups contexts for the samples of applications.

@@ -39,6 +39,9 @@ type kernel interface {
 	// follow starts counting a NAPI in a slot, and unfollow ends it.
 	follow(id uint32, slot int, thread *uint32) error
 	unfollow(id uint32, thread *uint32) error
+	// rethread tells that a NAPI that is followed has another thread now, or
+	// none, and goes on counting.
+	rethread(id uint32, slot int, before, after *uint32) error
 	// followSockets selects the sockets whose hash under either salt is 0
 	// under the mask.
 	followSockets(mask, salt, before uint32) error
@@ -123,8 +126,11 @@ func newPrograms(collection *ebpf.Collection, sizes mapSizes) *programs {
 
 func (p *programs) attachAll(l *loader, epollEvents bool) error {
 	for _, s := range signals() {
-		done, err := l.attachSignal(s)
+		done, lacking, err := l.attachSignal(s)
 		p.note(s.name, s.lost, done, err)
+		if lacking != nil {
+			p.missing = append(p.missing, *lacking)
+		}
 		if s.name == signalSoftirqs && err == nil {
 			if err := p.set(bpf.ReceiveVarSoftirqKnown, 1); err != nil {
 				return err
@@ -174,18 +180,8 @@ func (p *programs) observes(signal string) bool { return p.signals[signal] }
 func (p *programs) follow(id uint32, slot int, thread *uint32) error {
 	p.used = max(p.used, slot+1)
 	state := bpf.ReceiveNapiState{Slot: uint32(slot)}
-	if thread != nil && *thread != 0 {
-		at, err := p.threads.take(*thread)
-		if err == nil {
-			err = p.collection.Maps[bpf.ReceiveMapThreads].Put(uint32(at), bpf.ReceiveThreadState{})
-		}
-		if err == nil {
-			err = p.collection.Maps[bpf.ReceiveMapThreadPids].Put(uint32(at), *thread)
-		}
-		if err != nil {
-			return fmt.Errorf("follow thread %d of NAPI %d: %w", *thread, id, err)
-		}
-		state.Threaded, state.Thread = 1, uint32(at)
+	if err := p.followThread(&state, id, thread); err != nil {
+		return err
 	}
 	at, err := p.napis.take(id)
 	if err != nil {
@@ -200,24 +196,70 @@ func (p *programs) follow(id uint32, slot int, thread *uint32) error {
 	return nil
 }
 
+// followThread makes the programs note when a NAPI's thread is woken, and the
+// state name it.
+func (p *programs) followThread(state *bpf.ReceiveNapiState, id uint32, thread *uint32) error {
+	if thread == nil || *thread == 0 {
+		return nil
+	}
+	at, err := p.threads.take(*thread)
+	if err == nil {
+		err = p.collection.Maps[bpf.ReceiveMapThreads].Put(uint32(at), bpf.ReceiveThreadState{})
+	}
+	if err == nil {
+		err = p.collection.Maps[bpf.ReceiveMapThreadPids].Put(uint32(at), *thread)
+	}
+	if err != nil {
+		return fmt.Errorf("follow thread %d of NAPI %d: %w", *thread, id, err)
+	}
+	state.Threaded, state.Thread = 1, uint32(at)
+	return nil
+}
+
 func (p *programs) unfollow(id uint32, thread *uint32) error {
-	var errs []error
+	var err error
 	if at, ok := p.napis.find(id); ok {
 		p.napis[at] = 0
-		if err := p.collection.Maps[bpf.ReceiveMapNapis].Put(uint32(at), bpf.ReceiveNapiState{}); err != nil {
-			errs = append(errs, fmt.Errorf("stop following NAPI %d: %w", id, err))
+		if err = p.collection.Maps[bpf.ReceiveMapNapis].Put(uint32(at), bpf.ReceiveNapiState{}); err != nil {
+			err = fmt.Errorf("stop following NAPI %d: %w", id, err)
 		}
 	}
+	return errors.Join(err, p.unfollowThread(id, thread))
+}
+
+func (p *programs) unfollowThread(id uint32, thread *uint32) error {
 	if thread == nil || *thread == 0 {
-		return errors.Join(errs...)
+		return nil
 	}
-	if at, ok := p.threads.find(*thread); ok {
-		p.threads[at] = 0
-		if err := p.collection.Maps[bpf.ReceiveMapThreadPids].Put(uint32(at), uint32(0)); err != nil {
-			errs = append(errs, fmt.Errorf("stop following thread %d of NAPI %d: %w", *thread, id, err))
-		}
+	at, ok := p.threads.find(*thread)
+	if !ok {
+		return nil
 	}
-	return errors.Join(errs...)
+	p.threads[at] = 0
+	if err := p.collection.Maps[bpf.ReceiveMapThreadPids].Put(uint32(at), uint32(0)); err != nil {
+		return fmt.Errorf("stop following thread %d of NAPI %d: %w", *thread, id, err)
+	}
+	return nil
+}
+
+// rethread implements [kernel]. The state keeps its ID at all times: a poll that
+// did not find it would be missing from the counts.
+func (p *programs) rethread(id uint32, slot int, before, after *uint32) error {
+	at, ok := p.napis.find(id)
+	if !ok {
+		return fmt.Errorf("NAPI %d is not followed", id)
+	}
+	if err := p.unfollowThread(id, before); err != nil {
+		return err
+	}
+	state := bpf.ReceiveNapiState{Id: id, Slot: uint32(slot)}
+	if err := p.followThread(&state, id, after); err != nil {
+		return err
+	}
+	if err := p.collection.Maps[bpf.ReceiveMapNapis].Put(uint32(at), state); err != nil {
+		return fmt.Errorf("follow NAPI %d: %w", id, err)
+	}
+	return nil
 }
 
 func (p *programs) followSockets(mask, salt, before uint32) error {

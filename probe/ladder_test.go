@@ -9,6 +9,8 @@ import (
 	"autotune/experiments/testbed"
 	"autotune/model"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -56,6 +58,21 @@ func without(names ...string) func(*loader) {
 		for _, name := range names {
 			delete(l.direct.Programs, name)
 			delete(l.raw.Programs, name)
+		}
+	}
+}
+
+// inLockdown removes what a kernel in lockdown (confidentiality) refuses: the
+// programs that call bpf_probe_read_kernel (bpf_base_func_proto in
+// kernel/bpf/helpers.c, LOCKDOWN_BPF_READ_KERNEL).
+func inLockdown(l *loader) {
+	for _, spec := range []*ebpf.CollectionSpec{l.direct, l.raw} {
+		for name, program := range spec.Programs {
+			if slices.ContainsFunc(program.Instructions, func(ins asm.Instruction) bool {
+				return ins.IsBuiltinCall() && (ins.Constant == int64(asm.FnProbeReadKernel) || ins.Constant == int64(asm.FnProbeReadKernelStr))
+			}) {
+				delete(spec.Programs, name)
+			}
 		}
 	}
 }
@@ -126,16 +143,24 @@ func TestEachProbeIsMissedByNameAlone(t *testing.T) {
 			}
 		}, nil, everything},
 		{
-			"no socket tracepoints", without(bpf.ReceiveProgSkDataReady, bpf.ReceiveProgSockRecvLength, bpf.ReceiveProgSockSendLength),
+			"no tracepoints of sockets or TCP, and no functions", without(append(append(socketTracepoints(), socketFunctions()...), bpf.ReceiveProgTcpProbe, bpf.ReceiveProgNetDevQueue)...),
 			[]string{signalSocketReads, signalSocketSends}, lacking(func(p *parts) { p.sockets, p.sends, p.waits = false, false, false }),
 		},
 		{
-			"no tracepoint of sends", without(bpf.ReceiveProgSockSendLength),
+			"only TCP's tracepoints", without(append(socketTracepoints(), socketFunctions()...)...),
+			[]string{signalSocketReads, signalSocketSends}, everything,
+		},
+		{
+			"nothing tells of sends", without(bpf.ReceiveProgSockSendLength, bpf.ReceiveProgInetSendmsg, bpf.ReceiveProgNetDevQueue),
 			[]string{signalSocketSends}, lacking(func(p *parts) { p.sends = false }),
 		},
 		{
 			"no system call tracepoints", without(bpf.ReceiveProgEpollWait, bpf.ReceiveProgEpollPwait, bpf.ReceiveProgEpollPwait2),
 			[]string{signalEpollReturns}, lacking(func(p *parts) { p.waits = false }),
+		},
+		{
+			"no tracepoint of ends", without(bpf.ReceiveProgSchedProcessFree),
+			[]string{signalTaskEnds}, everything,
 		},
 		{
 			"no timer tracepoints", without(bpf.ReceiveProgHrtimerStart),
@@ -144,6 +169,10 @@ func TestEachProbeIsMissedByNameAlone(t *testing.T) {
 		{
 			"no interrupt tracepoints", without(bpf.ReceiveProgIrqHandlerEntry),
 			[]string{signalHardIRQs}, lacking(func(p *parts) { p.irqs = false }),
+		},
+		{
+			"lockdown", inLockdown,
+			[]string{signalTimers, signalEpollReturns}, lacking(func(p *parts) { p.timers, p.waits = false, false }),
 		},
 		{
 			"PREEMPT_RT", func(l *loader) { l.realtime = true },

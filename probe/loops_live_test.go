@@ -16,9 +16,8 @@ import (
 )
 
 // attempt runs a measurement until it agrees with the other count, at most a
-// few times: while any process attaches a program to a tracepoint or detaches
-// one, the kernel may pass over single hits of it for all. What is wrong with
-// the programs is wrong every time.
+// few times: on a machine shared with others one of the two may be read late.
+// What is wrong with the programs is wrong every time.
 func attempt(t *testing.T, measure func(t *testing.T) error) {
 	t.Helper()
 	const rounds = 4
@@ -27,7 +26,7 @@ func attempt(t *testing.T, measure func(t *testing.T) error) {
 		if err = measure(t); err == nil {
 			return
 		}
-		t.Logf("round %d: %v; once more, since programs of others may have been attached or detached", round+1, err)
+		t.Logf("round %d: %v; once more", round+1, err)
 	}
 	t.Error(err)
 }

@@ -82,6 +82,19 @@ func (k *memoryKernel) unfollow(id uint32, thread *uint32) error {
 	return nil
 }
 
+func (k *memoryKernel) rethread(id uint32, slot int, before, after *uint32) error {
+	if taken, ok := k.followed[id]; !ok || taken != slot {
+		return fmt.Errorf("NAPI %d is not followed in slot %d", id, slot)
+	}
+	if before != nil {
+		delete(k.threads, *before)
+	}
+	if after != nil {
+		k.threads[*after] = true
+	}
+	return nil
+}
+
 func (k *memoryKernel) followSockets(mask, salt, before uint32) error {
 	k.masks = append(k.masks, mask)
 	k.salts = append(k.salts, [2]uint32{salt, before})

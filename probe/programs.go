@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"autotune/bpf"
 
@@ -18,6 +19,19 @@ type signal struct {
 	name     string
 	programs []string
 	// lost says what is missing without it.
+	lost string
+	// substitutes are groups for hosts where the programs cannot be attached,
+	// best first.
+	substitutes []substitute
+}
+
+// substitute is a group of programs that observes a signal in another way.
+type substitute struct {
+	programs []string
+	// where not all hosts have what a program is attached to, and the others
+	// do without.
+	optional []string
+	// lost says what it does not observe; empty when it observes all.
 	lost string
 }
 
@@ -37,6 +51,7 @@ const (
 	// they run in threads that other tasks interrupt.
 	signalSoftirqTimes = "softirq times"
 	signalCost         = "probe cost"
+	signalTaskEnds     = "task ends"
 )
 
 // signals lists what the receive programs observe, in the order of attaching:
@@ -78,11 +93,36 @@ func signals() []signal {
 			name:     signalSocketReads,
 			programs: []string{bpf.ReceiveProgSkDataReady, bpf.ReceiveProgSockRecvLength},
 			lost:     "socket wait, service, server-side delay, and which processes receive",
+			substitutes: []substitute{
+				{
+					programs: []string{bpf.ReceiveProgSockDefReadable, bpf.ReceiveProgInetRecvmsg, bpf.ReceiveProgInet6Recvmsg},
+					optional: []string{bpf.ReceiveProgInet6Recvmsg},
+				},
+				{
+					programs: []string{bpf.ReceiveProgTcpProbe, bpf.ReceiveProgTcpRcvSpaceAdjust},
+					lost:     "those of UDP: its socket wait, service and server-side delay, and which processes receive it; reads of TCP that only peek count as well",
+				},
+			},
 		},
 		{
 			name:     signalSocketSends,
 			programs: []string{bpf.ReceiveProgSockSendLength},
 			lost:     "service; the server-side delay ends at the read, and is counted at the next one",
+			substitutes: []substitute{
+				{
+					programs: []string{bpf.ReceiveProgInetSendmsg, bpf.ReceiveProgInet6Sendmsg},
+					optional: []string{bpf.ReceiveProgInet6Sendmsg},
+				},
+				{
+					programs: []string{bpf.ReceiveProgNetDevQueue},
+					lost:     "those of UDP; service ends when the first packet of an answer goes to the device, not when the call that sent it returns",
+				},
+			},
+		},
+		{
+			name:     signalTaskEnds,
+			programs: []string{bpf.ReceiveProgSchedProcessFree},
+			lost:     "CPU time of processes that receive, in windows in which one ends",
 		},
 	}
 }
@@ -231,17 +271,50 @@ func (l *loader) attachRaw(name string) (attached, error) {
 	return attached{name: name, program: program, link: lnk}, nil
 }
 
-// attachSignal attaches all programs of a signal, or none.
-func (l *loader) attachSignal(s signal) ([]attached, error) {
+// attachSignal attaches all programs of a signal, or of a substitute, or none.
+// It returns what the substitute does not observe; nil when that is nothing.
+func (l *loader) attachSignal(s signal) ([]attached, *Missing, error) {
+	done, err := l.attachGroup(s.programs, nil)
+	if err == nil {
+		return done, nil, nil
+	}
+	errs := []error{err}
+	for _, sub := range s.substitutes {
+		done, err := l.attachGroup(sub.programs, sub.optional)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if sub.lost == "" {
+			return done, nil, nil
+		}
+		return done, &Missing{Name: s.name, Lost: sub.lost, Err: errors.Join(errs...)}, nil
+	}
+	return nil, nil, errors.Join(errs...)
+}
+
+// attachGroup attaches all programs but optional ones, or none.
+func (l *loader) attachGroup(names, optional []string) ([]attached, error) {
 	var done []attached
-	for _, name := range s.programs {
-		a, err := l.attachTracepoint(name)
+	for _, name := range names {
+		a, err := l.attach(name)
+		if err != nil && slices.Contains(optional, name) {
+			continue
+		}
 		if err != nil {
 			return nil, errors.Join(err, closeAll(done))
 		}
 		done = append(done, a)
 	}
 	return done, nil
+}
+
+// attach attaches a program to its tracepoint, or to the kernel's function.
+func (l *loader) attach(name string) (attached, error) {
+	if spec := l.direct.Programs[name]; spec != nil && spec.AttachType != ebpf.AttachTraceRawTp {
+		return l.attachDirect(name)
+	}
+	return l.attachTracepoint(name)
 }
 
 func closeAll(programs []attached) error {

@@ -4,7 +4,8 @@ package probe
 type Signal struct {
 	Name string
 	// Observed tells that they do. Where they do not, [Source.Missing] says why,
-	// unless it was not asked for ([Options]).
+	// unless it was not asked for ([Options]). It also names those that are
+	// observed in part.
 	Observed bool
 }
 

@@ -302,19 +302,20 @@ func (s *Source) sampleApps(sample *model.Sample) error {
 	if !s.kernel.observes(signalSocketReads) {
 		return nil
 	}
-	samples, appeared, exited, err := s.apps.sample(&s.now, s.kernel)
+	seen, err := s.apps.sample(&s.now, s.kernel, s.at)
 	if err != nil {
 		return err
 	}
-	for _, pid := range exited {
+	for _, pid := range seen.ended {
 		if err := s.kernel.forget(pid); err != nil {
 			return err
 		}
 	}
-	sample.AppsUnknown = uint64(appeared + len(exited))
-	if err := s.listContexts(sample.At, appeared > 0); err != nil {
+	sample.AppsUnknown = uint64(seen.unknown)
+	if err := s.listContexts(sample.At, seen.appeared > 0); err != nil {
 		return err
 	}
+	samples := seen.samples
 	if s.listedEver {
 		for i := range samples {
 			contexts := s.listed[uint32(samples[i].PID)]
@@ -439,11 +440,8 @@ func (s *Source) add(napi model.NAPI, r *reading) error {
 
 // rethread takes note of a NAPI thread that came, went or was replaced.
 func (s *Source) rethread(q *queue, napi model.NAPI) error {
-	if err := s.kernel.unfollow(q.napi.ID, q.napi.PID); err != nil {
-		return err
-	}
 	q.thread = nil
-	return s.kernel.follow(napi.ID, q.slot, napi.PID)
+	return s.kernel.rethread(napi.ID, q.slot, q.napi.PID, napi.PID)
 }
 
 // absent tells why queues have no read-back. It fails when nothing at all is

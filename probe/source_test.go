@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"autotune/bpf"
 	"autotune/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -368,49 +367,6 @@ func TestQueuesWithoutReadBack(t *testing.T) {
 				t.Errorf("error %v, want %v", err, broken)
 			}
 		})
-	})
-}
-
-func TestAppsStartWithABaseline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, Options{}, testNAPI(0, 7))
-		waits := func(returned, n uint64) (w bpf.ReceiveAppWaits) {
-			w.Events[returned], w.Returned, w.Full = n, returned*n, n/2
-			w.BusyPolls, w.BusyPackets = 10*n, n
-			return w
-		}
-		thread := func(tid int, ns string) {
-			f.proc.write(t, fmt.Sprintf("50/task/%d/schedstat", tid), []byte(ns+" 0 0\n"))
-		}
-		f.proc.write(t, "50/comm", []byte("my server\n"))
-		f.proc.write(t, "50/cgroup", []byte("0::/app.slice\n"))
-		thread(50, "1000")
-		f.kernel.apps[50] = waits(3, 10)
-		if got := f.next(t); len(got.Apps) != 0 || got.AppsUnknown != 1 {
-			t.Errorf("a process that appeared gives %+v, and %d unknown", got.Apps, got.AppsUnknown)
-		}
-
-		thread(50, "1500")
-		thread(51, "70")
-		f.kernel.apps[50] = waits(3, 12)
-		events, full := uint64(6), uint64(1)
-		want := []model.AppSample{{
-			PID: 50, Comm: "my server", CPU: 570, Cgroup: "/app.slice", Waits: new([model.WorkBuckets]uint64),
-			Events: &events, Full: &full, BusyPolls: &model.BusyPolls{Polls: 20, Packets: 2},
-		}}
-		want[0].Waits[3] = 2
-		got := f.next(t)
-		if diff := cmp.Diff(want, got.Apps); diff != "" || got.AppsUnknown != 0 {
-			t.Errorf("%d unknown; apps (-want +got):\n%s", got.AppsUnknown, diff)
-		}
-
-		f.proc.remove(t, "50")
-		if got := f.next(t); len(got.Apps) != 0 || got.AppsUnknown != 1 {
-			t.Errorf("a process that exited gives %+v, and %d unknown", got.Apps, got.AppsUnknown)
-		}
-		if len(f.kernel.apps) != 0 {
-			t.Errorf("a process that exited is kept: %v", f.kernel.apps)
-		}
 	})
 }
 
