@@ -10,6 +10,8 @@
 #define HIST_UNIT_SHIFT 7
 #define HIST_SUB_BITS 3
 #define HIST_BUCKETS 224
+/* So many units and more are in the last bucket. */
+#define HIST_UNITS (1ULL << (HIST_BUCKETS / (1 << HIST_SUB_BITS) + HIST_SUB_BITS - 1))
 
 /* hist_above is 1 if v > limit and 0 otherwise, for values below 1 << 63. */
 static inline __attribute__((always_inline)) __u32 hist_above(__u64 v, __u64 limit)
@@ -18,7 +20,8 @@ static inline __attribute__((always_inline)) __u32 hist_above(__u64 v, __u64 lim
 }
 
 /*
- * hist_log2 returns the position of the highest bit set in v, 0 for 0. It
+ * hist_log2 returns the position of the highest bit set in v, 0 for 0, of values
+ * below 1 << 32. It
  * halves the search range without branches: each would double the paths that
  * the verifier walks, and the count-leading-zeros builtin has no BPF lowering
  * in the compilers in use.
@@ -27,11 +30,8 @@ static inline __attribute__((always_inline)) __u32 hist_log2(__u64 v)
 {
 	__u32 shift, result;
 
-	result = hist_above(v, 0xffffffffULL) << 5;
+	result = hist_above(v, 0xffff) << 4;
 	v >>= result;
-	shift = hist_above(v, 0xffff) << 4;
-	v >>= shift;
-	result |= shift;
 	shift = hist_above(v, 0xff) << 3;
 	v >>= shift;
 	result |= shift;
@@ -48,17 +48,18 @@ static inline __attribute__((always_inline)) __u32 hist_log2(__u64 v)
 static inline __attribute__((always_inline)) __u32 hist_bucket(__s64 ns)
 {
 	__u64 units;
-	__u32 exp, index;
+	__u32 exp;
 
 	if (ns < 0)
 		return 0;
 	units = (__u64)ns >> HIST_UNIT_SHIFT;
 	if (units < 1 << HIST_SUB_BITS)
 		return units;
+	if (units >= HIST_UNITS)
+		return HIST_BUCKETS - 1;
 	exp = hist_log2(units);
-	index = ((exp - HIST_SUB_BITS + 1) << HIST_SUB_BITS) +
-		(__u32)((units >> (exp - HIST_SUB_BITS)) & ((1 << HIST_SUB_BITS) - 1));
-	return index < HIST_BUCKETS ? index : HIST_BUCKETS - 1;
+	return ((exp - HIST_SUB_BITS + 1) << HIST_SUB_BITS) +
+	       (__u32)((units >> (exp - HIST_SUB_BITS)) & ((1 << HIST_SUB_BITS) - 1));
 }
 
 #endif

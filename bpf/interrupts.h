@@ -67,7 +67,7 @@ int BPF_PROG(irq_handler_entry)
 	if (!cpu)
 		return 0;
 	cpu->irqs++;
-	cpu->irq_at = samples(cpu) ? bpf_ktime_get_ns() : 0;
+	cpu->irq_at = samples(&cpu->random) ? bpf_ktime_get_ns() : 0;
 	return 0;
 }
 

@@ -52,6 +52,35 @@ static __noinline void count_busy_poll(__u32 packets)
 	__sync_fetch_and_add(&app->busy_packets, packets);
 }
 
+/*
+ * loop_of tells who ran a poll. Of what is neither in the softirq nor by an
+ * application that the NAPI's state tells of, only the last poll of an
+ * application looks like one of the NAPI's thread: then, and where softirqs are
+ * not observed, it depends on who runs now, which takes a call.
+ *
+ * The bit is set for all other polls of an application (__napi_busy_loop and
+ * busy_poll_stop in net/core/dev.c), so that there is none where it never was.
+ */
+static __always_inline enum loop loop_of(struct napi_struct *napi, struct napi_state *state,
+					 struct cpu_state *cpu)
+{
+	__u64 thread = 0;
+
+	if (bpf_core_field_exists(napi->thread))
+		thread = (__u64)READ(napi, thread);
+	if (unlikely(!softirq_known))
+		return thread && bpf_get_current_task() == thread ? LOOP_THREAD : LOOP_SOFTIRQ;
+	if (cpu->in_net_rx)
+		return LOOP_SOFTIRQ;
+	if (unlikely(READ(napi, state) & NAPIF_STATE_IN_BUSY_POLL))
+		state->busy_polled = 1;
+	if (!thread)
+		return LOOP_APPLICATION;
+	if (unlikely(state->busy_polled) && bpf_get_current_task() != thread)
+		return LOOP_APPLICATION;
+	return LOOP_THREAD;
+}
+
 /* started_by tells what started a poll, from what happened since the last. */
 static __always_inline enum starter started_by(struct napi_state *state, enum loop loop)
 {
@@ -73,7 +102,7 @@ static __always_inline enum starter started_by(struct napi_state *state, enum lo
 static __always_inline __u64 time_poll(struct napi_state *state, struct cpu_state *cpu,
 				       bool *measured)
 {
-	bool next = samples(cpu);
+	bool next = samples(&state->random);
 
 	*measured = state->timed;
 	state->timed = next;
@@ -95,7 +124,7 @@ static __always_inline void timed_poll(struct napi_state *state, struct cpu_stat
 		return;
 	since = waiting_since(state, cpu, loop, now, &spread);
 	if (since && now > since)
-		ring_wait(cpu, state->slot, now - since, packets, spread);
+		ring_wait(state, now - since, packets, spread);
 }
 
 /*
@@ -123,8 +152,7 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 		return 0;
 	}
 	seen = counts_of(state);
-	cpu = this_cpu();
-	if (unlikely(!seen || !cpu)) {
+	if (unlikely(!seen)) {
 		count_lost();
 		return 0;
 	}
@@ -134,13 +162,12 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 		return 0;
 	}
 
-	if (bpf_core_field_exists(napi->thread) && READ(napi, thread) &&
-	    bpf_get_current_task() == (__u64)READ(napi, thread))
-		loop = LOOP_THREAD;
-	else if (!softirq_known || cpu->in_net_rx)
-		loop = LOOP_SOFTIRQ;
-	else
-		loop = LOOP_APPLICATION;
+	cpu = this_cpu();
+	if (unlikely(!cpu)) {
+		count_lost();
+		return 0;
+	}
+	loop = loop_of(napi, state, cpu);
 	starter = started_by(state, loop);
 	index = loop;
 	if (starter == STARTER_TIMER)

@@ -96,7 +96,9 @@ type ReceiveNapiState struct {
 	Again       uint8
 	Safety      uint8
 	Timed       uint8
-	Unused      [25]uint8
+	BusyPolled  uint8
+	Random      uint64
+	Unused      [2]uint64
 }
 
 type ReceiveSocketState struct {

@@ -23,6 +23,7 @@ const (
 	SelftestProgEmptyIrqHandlerEntry    = "empty_irq_handler_entry"
 	SelftestProgEmptyIrqHandlerExit     = "empty_irq_handler_exit"
 	SelftestProgEmptyNapiPoll           = "empty_napi_poll"
+	SelftestProgEmptySchedProcessFree   = "empty_sched_process_free"
 	SelftestProgEmptySchedWaking        = "empty_sched_waking"
 	SelftestProgEmptySkDataReady        = "empty_sk_data_ready"
 	SelftestProgEmptySockRecvLength     = "empty_sock_recv_length"
@@ -84,6 +85,7 @@ type SelftestProgramSpecs struct {
 	EmptyIrqHandlerEntry    *ebpf.ProgramSpec `ebpf:"empty_irq_handler_entry"`
 	EmptyIrqHandlerExit     *ebpf.ProgramSpec `ebpf:"empty_irq_handler_exit"`
 	EmptyNapiPoll           *ebpf.ProgramSpec `ebpf:"empty_napi_poll"`
+	EmptySchedProcessFree   *ebpf.ProgramSpec `ebpf:"empty_sched_process_free"`
 	EmptySchedWaking        *ebpf.ProgramSpec `ebpf:"empty_sched_waking"`
 	EmptySkDataReady        *ebpf.ProgramSpec `ebpf:"empty_sk_data_ready"`
 	EmptySockRecvLength     *ebpf.ProgramSpec `ebpf:"empty_sock_recv_length"`
@@ -153,6 +155,7 @@ type SelftestPrograms struct {
 	EmptyIrqHandlerEntry    *ebpf.Program `ebpf:"empty_irq_handler_entry"`
 	EmptyIrqHandlerExit     *ebpf.Program `ebpf:"empty_irq_handler_exit"`
 	EmptyNapiPoll           *ebpf.Program `ebpf:"empty_napi_poll"`
+	EmptySchedProcessFree   *ebpf.Program `ebpf:"empty_sched_process_free"`
 	EmptySchedWaking        *ebpf.Program `ebpf:"empty_sched_waking"`
 	EmptySkDataReady        *ebpf.Program `ebpf:"empty_sk_data_ready"`
 	EmptySockRecvLength     *ebpf.Program `ebpf:"empty_sock_recv_length"`
@@ -172,6 +175,7 @@ func (p *SelftestPrograms) Close() error {
 		p.EmptyIrqHandlerEntry,
 		p.EmptyIrqHandlerExit,
 		p.EmptyNapiPoll,
+		p.EmptySchedProcessFree,
 		p.EmptySchedWaking,
 		p.EmptySkDataReady,
 		p.EmptySockRecvLength,

@@ -102,7 +102,7 @@ static __always_inline int data_ready(const struct sock *sk)
 		 * any time.
 		 */
 		if (spread)
-			gap = part_of(gap, draw(cpu));
+			gap = part_of(gap, draw(&cpu->random));
 	}
 
 	if (socket) {

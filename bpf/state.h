@@ -127,7 +127,10 @@ struct napi_state {
 	__u8 safety;
 	/* The next poll is timed. */
 	__u8 timed;
-	__u8 unused[25];
+	/* An application has polled it since it is followed. */
+	__u8 busy_polled;
+	__u64 random;
+	__u64 unused[2];
 };
 
 /* A NAPI thread, which any CPU may wake. */
@@ -385,10 +388,12 @@ static __always_inline struct napi_state *followed_napi(__u32 id)
 }
 
 /* draw returns a random number below PARTS. */
-static __always_inline __u32 draw(struct cpu_state *cpu)
+static __always_inline __u32 draw(__u64 *random)
 {
-	cpu->random = cpu->random * 6364136223846793005ULL + 1442695040888963407ULL;
-	return cpu->random >> 48;
+	__u64 next = *random * 6364136223846793005ULL + 1442695040888963407ULL;
+
+	*random = next;
+	return next >> 48;
 }
 
 /* part_of returns at parts of PARTS of a duration below 3 days. */
@@ -398,9 +403,9 @@ static __always_inline __u64 part_of(__u64 ns, __u32 at)
 }
 
 /* samples draws whether to time what comes next. */
-static __always_inline bool samples(struct cpu_state *cpu)
+static __always_inline bool samples(__u64 *random)
 {
-	return !poll_mask || !(draw(cpu) & poll_mask);
+	return !poll_mask || !(draw(random) & poll_mask);
 }
 
 /*

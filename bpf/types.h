@@ -85,8 +85,10 @@ struct hrtimer {
 	void *function;
 };
 
-/* include/linux/netdevice.h: bits of napi_struct.state, the same since 2.6.24. */
+/* include/linux/netdevice.h: bits of napi_struct.state, the same since 2.6.24 and
+ * 4.12. */
 #define NAPIF_STATE_SCHED 1
+#define NAPIF_STATE_IN_BUSY_POLL (1 << 6)
 
 /* include/linux/netdevice.h; the per-device pair moved into the NAPI in 6.13. */
 struct net_device {

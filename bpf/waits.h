@@ -70,10 +70,9 @@ static __noinline void spread_waits(struct napi_delays *waits, __u64 gap, __u32 
  * may begin while the program of the last poll still runs; what that loses once
  * in a long while is one value of a distribution.
  */
-static __always_inline void ring_wait(struct cpu_state *cpu, __u32 slot, __u64 gap, __u32 work,
-				      bool spread)
+static __always_inline void ring_wait(struct napi_state *state, __u64 gap, __u32 work, bool spread)
 {
-	struct napi_delays *waits = delays_of(slot);
+	struct napi_delays *waits = delays_of(state->slot);
 
 	if (!waits)
 		return;
@@ -86,7 +85,7 @@ static __always_inline void ring_wait(struct cpu_state *cpu, __u32 slot, __u64 g
 		spread_waits(waits, gap, work);
 		return;
 	}
-	add_value(&waits->ring_wait, part_of(gap, draw(cpu)), work);
+	add_value(&waits->ring_wait, part_of(gap, draw(&state->random)), work);
 }
 
 #endif

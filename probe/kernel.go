@@ -180,7 +180,7 @@ func (p *programs) observes(signal string) bool { return p.signals[signal] }
 func (p *programs) follow(id uint32, slot int, thread *uint32) error {
 	p.used = max(p.used, slot+1)
 	state := bpf.ReceiveNapiState{Slot: uint32(slot)}
-	if err := p.followThread(&state, id, thread); err != nil {
+	if err := errors.Join(p.followThread(&state, id, thread), p.attachWakes()); err != nil {
 		return err
 	}
 	at, err := p.napis.take(id)
@@ -224,7 +224,19 @@ func (p *programs) unfollow(id uint32, thread *uint32) error {
 			err = fmt.Errorf("stop following NAPI %d: %w", id, err)
 		}
 	}
-	return errors.Join(err, p.unfollowThread(id, thread))
+	return errors.Join(err, p.unfollowThread(id, thread), p.attachWakes())
+}
+
+// attachWakes attaches the program that sees every wake-up of the host only
+// while a NAPI has a thread.
+func (p *programs) attachWakes() error {
+	needed := slices.ContainsFunc(p.threads, func(pid uint32) bool { return pid != 0 })
+	for i := range p.attached {
+		if p.attached[i].name == bpf.ReceiveProgSchedWaking {
+			return p.attached[i].need(needed)
+		}
+	}
+	return nil
 }
 
 func (p *programs) unfollowThread(id uint32, thread *uint32) error {
@@ -253,7 +265,7 @@ func (p *programs) rethread(id uint32, slot int, before, after *uint32) error {
 		return err
 	}
 	state := bpf.ReceiveNapiState{Id: id, Slot: uint32(slot)}
-	if err := p.followThread(&state, id, after); err != nil {
+	if err := errors.Join(p.followThread(&state, id, after), p.attachWakes()); err != nil {
 		return err
 	}
 	if err := p.collection.Maps[bpf.ReceiveMapNapis].Put(uint32(at), state); err != nil {

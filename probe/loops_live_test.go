@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"autotune/bpf"
 	"autotune/experiments/testbed"
 	"autotune/experiments/workload"
 	"autotune/model"
@@ -128,6 +129,23 @@ func TestTimerArithmeticOfSparseTraffic(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// Wake-ups are many, and only those of NAPI threads tell anything.
+func TestWakeUpsAreObservedWhereANAPIHasAThread(t *testing.T) {
+	for _, threaded := range []bool{false, true} {
+		b := newBed(t, testbed.Options{Threaded: threaded, ServerCPU: 1})
+		s := b.open(t, Options{Interval: liveInterval})
+		p := s.kernel.(*programs)
+		for i := range p.attached {
+			if a := &p.attached[i]; a.name == bpf.ReceiveProgSchedWaking && (a.link != nil) != threaded {
+				t.Errorf("threaded %t: %s is attached: %t", threaded, a.name, a.link != nil)
+			}
+		}
+		if !p.observes(signalThreadWakes) {
+			t.Errorf("threaded %t: wake-ups are not observed", threaded)
+		}
 	}
 }
 

@@ -141,11 +141,39 @@ type Missing struct {
 type attached struct {
 	name    string
 	program *ebpf.Program
-	link    io.Closer
+	// link is nil while the program is not attached because there is nothing
+	// to see; attach then does so again.
+	link   io.Closer
+	attach func() (io.Closer, error)
 }
 
 func (a attached) close() error {
-	return errors.Join(a.link.Close(), a.program.Close())
+	var err error
+	if a.link != nil {
+		err = a.link.Close()
+	}
+	return errors.Join(err, a.program.Close())
+}
+
+// need attaches a program, or detaches it where it is not needed.
+func (a *attached) need(needed bool) error {
+	if needed == (a.link != nil) {
+		return nil
+	}
+	if needed {
+		lnk, err := a.attach()
+		if err != nil {
+			return err
+		}
+		a.link = lnk
+		return nil
+	}
+	err := a.link.Close()
+	a.link = nil
+	if err != nil {
+		return fmt.Errorf("detach %s: %w", a.name, err)
+	}
+	return nil
 }
 
 // loader loads single programs of the receive collection onto shared maps.
@@ -252,11 +280,9 @@ func (l *loader) attachDirect(name string) (attached, error) {
 	if err != nil {
 		return attached{}, err
 	}
-	lnk, err := link.AttachTracing(link.TracingOptions{Program: program})
-	if err != nil {
-		return attached{}, errors.Join(fmt.Errorf("attach %s: %w", name, honest(err)), program.Close())
-	}
-	return attached{name: name, program: program, link: lnk}, nil
+	return newAttached(name, program, func() (link.Link, error) {
+		return link.AttachTracing(link.TracingOptions{Program: program})
+	})
 }
 
 func (l *loader) attachRaw(name string) (attached, error) {
@@ -264,11 +290,24 @@ func (l *loader) attachRaw(name string) (attached, error) {
 	if err != nil {
 		return attached{}, err
 	}
-	lnk, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: program})
-	if err != nil {
-		return attached{}, errors.Join(fmt.Errorf("attach %s: %w", name, honest(err)), program.Close())
+	return newAttached(name, program, func() (link.Link, error) {
+		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: program})
+	})
+}
+
+// newAttached attaches a program and takes it over.
+func newAttached(name string, program *ebpf.Program, attach func() (link.Link, error)) (attached, error) {
+	a := attached{name: name, program: program, attach: func() (io.Closer, error) {
+		lnk, err := attach()
+		if err != nil {
+			return nil, fmt.Errorf("attach %s: %w", name, honest(err))
+		}
+		return lnk, nil
+	}}
+	if err := a.need(true); err != nil {
+		return attached{}, errors.Join(err, program.Close())
 	}
-	return attached{name: name, program: program, link: lnk}, nil
+	return a, nil
 }
 
 // attachSignal attaches all programs of a signal, or of a substitute, or none.
