@@ -202,6 +202,10 @@ type CPUSample struct {
 	Busy, Steal time.Duration
 	// Squeezed counts the softirq runs that ended with work left.
 	Squeezed uint64
+	// Cycles and Instructions are those of all that the CPU ran, and the
+	// cycles without those that it slept. Nil where there is no performance
+	// monitoring unit, or it counted for others.
+	Cycles, Instructions *uint64
 }
 
 // AppSample is what one process that received on a tuned queue did.

@@ -52,6 +52,7 @@ const (
 	signalSoftirqTimes = "softirq times"
 	signalCost         = "probe cost"
 	signalTaskEnds     = "task ends"
+	signalCounters     = "performance counters"
 )
 
 // signals lists what the receive programs observe, in the order of attaching:

@@ -9,11 +9,15 @@ type Signal struct {
 	Observed bool
 }
 
-// Signals lists all signals, in a fixed order.
+// Signals lists all signals, in a fixed order; performance counters only where
+// the hardware has them.
 func (s *Source) Signals() []Signal {
 	var out []Signal
 	for _, group := range signals() {
 		out = append(out, Signal{Name: group.name, Observed: s.kernel.observes(group.name)})
+	}
+	if s.counters != nil || s.lacks(signalCounters) {
+		out = append(out, Signal{Name: signalCounters, Observed: s.counters != nil})
 	}
 	return append(out,
 		Signal{Name: signalSoftirqTimes, Observed: s.kernel.observes(signalSoftirqTimes)},

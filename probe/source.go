@@ -35,6 +35,8 @@ type Source struct {
 	cpus      *cpuReader
 	apps      *apps
 	contexts  contextLister
+	// counters is nil where the hardware counts nothing.
+	counters *counters
 
 	queues map[model.Queue]*queue
 	free   []int
@@ -102,6 +104,9 @@ func Open(ctx context.Context, options Options) (*Source, error) {
 		return nil, errors.Join(err, loaded.close())
 	}
 	s.missing, s.contexts = missing, lister
+	if s.counters, err = openCounters(possible, hardwareEvents()); err != nil && !noCounters(err) {
+		s.missing = append(s.missing, Missing{Name: signalCounters, Lost: countersLost, Err: err})
+	}
 	return s, nil
 }
 
@@ -192,6 +197,9 @@ func (s *Source) Close() error {
 	if s.contexts != nil {
 		err = s.contexts.close()
 	}
+	if s.counters != nil {
+		err = errors.Join(err, s.counters.close())
+	}
 	return errors.Join(err, s.kernel.close())
 }
 
@@ -228,6 +236,11 @@ func (s *Source) Next(ctx context.Context) (model.Sample, error) {
 	cpus, err := s.cpus.sample()
 	if err != nil {
 		return model.Sample{}, err
+	}
+	if s.counters != nil {
+		if err := s.counters.add(cpus); err != nil {
+			return model.Sample{}, err
+		}
 	}
 	napis, napisErr := s.inventory.NAPIs(ctx)
 	if err := ctx.Err(); err != nil {

@@ -111,6 +111,8 @@ type cpuRow struct {
 	Ksoftirqd    *int64  `parquet:"ksoftirqd_ns,optional"`
 	TransmitOnly *uint64 `parquet:"transmit_only,optional"`
 	Squeezed     uint64  `parquet:"squeezed"`
+	Cycles       *uint64 `parquet:"cycles,optional"`
+	Instructions *uint64 `parquet:"instructions,optional"`
 }
 
 // appRow is one process in one window.
@@ -305,6 +307,7 @@ func (m rowMaker) cpus(r *trace.Record) ([]cpuRow, error) {
 			NetRX: nanoseconds(c.NetRX), NetRXIdle: nanoseconds(c.NetRXIdle),
 			HardIRQs: c.HardIRQs, HardIRQ: nanoseconds(c.HardIRQ), HardIRQIdle: nanoseconds(c.HardIRQIdle),
 			Ksoftirqd: nanoseconds(c.Ksoftirqd), TransmitOnly: c.TransmitOnly, Squeezed: c.Squeezed,
+			Cycles: c.Cycles, Instructions: c.Instructions,
 		})
 	}
 	return rows, nil

@@ -286,6 +286,10 @@ func (d *decoder) cpu(c *model.CPUSample) {
 			c.Ksoftirqd = d.duration()
 		case "transmit_only":
 			c.TransmitOnly = d.count()
+		case "cycles":
+			c.Cycles = d.count()
+		case "instructions":
+			c.Instructions = d.count()
 		default:
 			s.skip()
 		}

@@ -179,6 +179,9 @@ type oracleCPU struct {
 
 	Steal    int64  `json:"steal_ns"`
 	Squeezed uint64 `json:"squeezed"`
+
+	Cycles       *uint64 `json:"cycles"`
+	Instructions *uint64 `json:"instructions"`
 }
 
 type oracleApp struct {
@@ -305,6 +308,7 @@ func oracleDecode(line []byte) (model.Sample, error) {
 			Busy: time.Duration(c.Busy), Steal: time.Duration(c.Steal), Squeezed: c.Squeezed,
 			HardIRQs: c.HardIRQs, HardIRQ: (*time.Duration)(c.HardIRQ), HardIRQIdle: (*time.Duration)(c.HardIRQIdle),
 			Ksoftirqd: (*time.Duration)(c.Ksoftirqd), TransmitOnly: c.TransmitOnly,
+			Cycles: c.Cycles, Instructions: c.Instructions,
 		})
 	}
 	if in.Apps != nil {

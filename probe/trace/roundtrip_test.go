@@ -49,7 +49,7 @@ func TestSamplesSurviveEncodingAndDecoding(t *testing.T) {
 
 func TestTheExtremesOfEveryNumberSurvive(t *testing.T) {
 	const maxU, minI, maxI = ^uint64(0), -1 << 63, 1<<63 - 1
-	least, most := time.Duration(minI), time.Duration(maxI)
+	least, most, none, all := time.Duration(minI), time.Duration(maxI), uint64(0), maxU
 	want := model.Sample{
 		At: most, Span: least, Lost: maxU, AppsUnknown: maxU,
 		Queues: []model.QueueSample{{
@@ -59,7 +59,7 @@ func TestTheExtremesOfEveryNumberSurvive(t *testing.T) {
 			ThreadTime: &least, SampleEvery: ^uint32(0), CPUs: []int{0, 255},
 			Delay: new(model.Histogram),
 		}},
-		CPUs: []model.CPUSample{{CPU: minI, NetRX: &least, NetRXIdle: &most, Busy: least, Steal: most, Squeezed: maxU}},
+		CPUs: []model.CPUSample{{CPU: minI, NetRX: &least, NetRXIdle: &most, Busy: least, Steal: most, Squeezed: maxU, Cycles: &all, Instructions: &none}},
 		Apps: []model.AppSample{{PID: minI, Comm: "a\"\\\x00\u2028<&>é", Contexts: []model.EpollContext{{Budget: ^uint16(0), NAPIIDs: []uint32{0, ^uint32(0)}}}}},
 	}
 	for i := range want.Queues[0].Delay.Counts {

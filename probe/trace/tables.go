@@ -135,6 +135,8 @@ func cpuTable() *table[model.CPUSample] {
 		duration("busy_ns", func(c *row) *time.Duration { return &c.Busy }),
 		duration("steal_ns", func(c *row) *time.Duration { return &c.Steal }),
 		counter("squeezed", func(c *row) *uint64 { return &c.Squeezed }),
+		maybeCounter("cycles", func(c *row) **uint64 { return &c.Cycles }),
+		maybeCounter("instructions", func(c *row) **uint64 { return &c.Instructions }),
 	)
 }
 
