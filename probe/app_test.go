@@ -120,9 +120,13 @@ func TestCPUTimeIsKnownFromBirthToEnd(t *testing.T) {
 		f.proc.remove(t, "50")
 		step("the process has left /proc", none, 0)
 
+		f.listed, f.listedEver = map[uint32][]model.EpollContext{50: {{FD: 3}}}, true
 		waits.EndedTime, waits.Ended = 90+1800, 1
 		f.kernel.apps[50] = waits
-		step("the process was let go of", map[int]time.Duration{50: 200}, 0)
+		s = step("the process was let go of", map[int]time.Duration{50: 200}, 0)
+		if len(s.Apps[0].Contexts) != 0 {
+			t.Errorf("a process that ended has contexts: %+v", s.Apps[0].Contexts)
+		}
 		if len(f.kernel.apps) != 0 {
 			t.Errorf("a process that ended is kept: %v", f.kernel.apps)
 		}

@@ -332,6 +332,10 @@ func (s *Source) sampleApps(sample *model.Sample) error {
 	if s.listedEver {
 		for i := range samples {
 			contexts := s.listed[uint32(samples[i].PID)]
+			if slices.Contains(seen.ended, uint32(samples[i].PID)) {
+				// They were listed while it lived, or are of another process.
+				contexts = nil
+			}
 			samples[i].Contexts = append([]model.EpollContext{}, contexts...)
 		}
 	}

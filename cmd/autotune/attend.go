@@ -34,7 +34,9 @@ type attendance struct {
 	// processes it was.
 	asked    bool
 	answered map[int]bool
-	windows  int
+	// present are the processes of the window before.
+	present map[int]bool
+	windows int
 
 	placer *placer
 	stalls *stalls
@@ -155,14 +157,19 @@ func (a *attendance) readiness(ctx context.Context, s *model.Sample) {
 	if len(s.Apps) == 0 {
 		return
 	}
-	if a.windows++; a.windows < readinessWindows {
-		return
-	}
+	// A process that comes for one window and goes is nothing to report on.
 	var fresh []int
+	present := make(map[int]bool, len(s.Apps))
 	for i := range s.Apps {
-		if pid := s.Apps[i].PID; !a.answered[pid] {
+		pid := s.Apps[i].PID
+		present[pid] = true
+		if a.present[pid] && !a.answered[pid] {
 			fresh = append(fresh, pid)
 		}
+	}
+	a.present = present
+	if a.windows++; a.windows < readinessWindows {
+		return
 	}
 	if len(fresh) == 0 {
 		return
