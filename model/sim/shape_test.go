@@ -45,6 +45,7 @@ func filled(v any) []string {
 			for i := range v.NumField() {
 				walk(path+"."+v.Type().Field(i).Name, v.Field(i))
 			}
+		default:
 		}
 	}
 	walk("Sample", reflect.ValueOf(v))
