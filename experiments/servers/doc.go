@@ -7,7 +7,8 @@
 // the server untouched, deferral alone, and deferral with suspension, for which
 // autotune run turns on preferred busy polling in the running process. The
 // central type is [Row], one contender's turn; [Summarize] makes ratios with
-// intervals of them.
+// intervals of them. [Start] gives other experiments such a server in a bed of
+// theirs, as a [Process].
 //
 // The package may import experiments/testbed, experiments/workload,
 // experiments/stats, model and probe/trace. It runs the program under test as a

@@ -27,6 +27,9 @@ type Program struct {
 	// measure.
 	Realtime bool
 	Exchange workload.Exchange
+	// executable is the program's name, and debian the package that has it;
+	// both are empty for this program itself.
+	executable, debian string
 	// command returns how to start it, listening on addr with one thread that
 	// receives; dir is a directory of its own.
 	command func(addr netip.AddrPort, dir string) (*exec.Cmd, error)
@@ -51,14 +54,14 @@ func Programs(self string) []Program {
 	value := strings.Repeat("x", valueSize)
 	get := []byte("GET / HTTP/1.1\r\nHost: bed\r\n\r\n")
 	memcached := Program{
-		Name: "memcached", Rate: 25000, Connections: openConnections, Realtime: true,
+		Name: "memcached", Rate: 25000, Connections: openConnections, Realtime: true, executable: "memcached", debian: "memcached",
 		Exchange: workload.Exchange{
 			Prepare: fmt.Appendf(nil, "set key 0 0 %d\r\n%s\r\n", valueSize, value),
 			Request: []byte("get key\r\n"), Reply: []byte("VALUE key"),
 		},
 		command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
-			return program("memcached", "-u", "nobody", "-t", "1", "-c", "1024", "-U", "0",
-				"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()))
+			return exec.Command("memcached", "-u", "nobody", "-t", "1", "-c", "1024", "-U", "0",
+				"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port())), nil
 		},
 	}
 	// Twenty small values are asked for at once, as by a page that is put
@@ -76,18 +79,18 @@ func Programs(self string) []Program {
 		busy,
 		undisturbed,
 		{
-			Name: "redis", Rate: 25000, Connections: openConnections, Realtime: true,
+			Name: "redis", Rate: 25000, Connections: openConnections, Realtime: true, executable: "redis-server", debian: "redis-server",
 			Exchange: workload.Exchange{
 				Prepare: fmt.Appendf(nil, "SET key %s\r\n", value),
 				Request: []byte("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), Reply: []byte("$64"),
 			},
 			command: func(addr netip.AddrPort, dir string) (*exec.Cmd, error) {
-				return program("redis-server", "--bind", addr.Addr().String(), "--port", fmt.Sprint(addr.Port()),
-					"--save", "", "--appendonly", "no", "--protected-mode", "no", "--dir", dir)
+				return exec.Command("redis-server", "--bind", addr.Addr().String(), "--port", fmt.Sprint(addr.Port()),
+					"--save", "", "--appendonly", "no", "--protected-mode", "no", "--dir", dir), nil
 			},
 		},
 		{
-			Name: "nginx", Rate: 15000, Connections: openConnections, Realtime: true,
+			Name: "nginx", Rate: 15000, Connections: openConnections, Realtime: true, executable: "nginx", debian: "nginx-light",
 			Exchange: workload.Exchange{Request: get, Reply: []byte("HTTP/1.1 200")},
 			command: func(addr netip.AddrPort, dir string) (*exec.Cmd, error) {
 				config := filepath.Join(dir, "nginx.conf")
@@ -95,7 +98,7 @@ func Programs(self string) []Program {
 				if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 					return nil, fmt.Errorf("write the configuration of nginx: %w", err)
 				}
-				return program("nginx", "-c", config, "-p", dir, "-e", "stderr")
+				return exec.Command("nginx", "-c", config, "-p", dir, "-e", "stderr"), nil
 			},
 		},
 		{
@@ -142,10 +145,14 @@ http {
 }
 `
 
-func program(name string, args ...string) (*exec.Cmd, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s is not installed (Debian: apt-get install memcached redis-server nginx-light)", ErrCannotRun, name)
+// Available returns why the program cannot be started here, with what to
+// install; it wraps [ErrCannotRun].
+func (p Program) Available() error {
+	if p.executable == "" {
+		return nil
 	}
-	return exec.Command(path, args...), nil
+	if _, err := exec.LookPath(p.executable); err != nil {
+		return fmt.Errorf("%w: %s is not installed (Debian: apt-get install %s)", ErrCannotRun, p.executable, p.debian)
+	}
+	return nil
 }

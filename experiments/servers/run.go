@@ -8,17 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"autotune/experiments/testbed"
 	"autotune/experiments/workload"
@@ -106,6 +101,9 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 
 // program measures one server in a bed of its own.
 func (o Options) program(ctx context.Context, p Program) (rows []Row, err error) {
+	if err := p.Available(); err != nil {
+		return nil, err
+	}
 	bed, err := testbed.New(ctx, testbed.Options{Prefix: "applications", Threaded: true, Realtime: p.Realtime, ServerCPU: serverCPU, ClientCPU: clientCPU})
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a test bed: %w", ErrCannotRun, err)
@@ -116,35 +114,19 @@ func (o Options) program(ctx context.Context, p Program) (rows []Row, err error)
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o777); err != nil { // servers change their user
-		return nil, err
-	}
-	addr := netip.AddrPortFrom(bed.Server().Addr, 7000)
-	cmd, err := p.command(addr, dir)
+	server, err := Start(ctx, bed, p, serverCPU)
 	if err != nil {
 		return nil, err
 	}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := bed.Server().Start(cmd); err != nil {
-		return nil, err
-	}
-	pid := cmd.Process.Pid
 	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if err != nil && said.Len() > 0 {
-			err = fmt.Errorf("%w; the server said: %.300s", err, strings.TrimSpace(said.String()))
+		stopErr := server.Stop(context.WithoutCancel(ctx))
+		if stopErr == nil {
+			err = server.explain(err)
 		}
+		err = errors.Join(err, stopErr)
 	}()
-	if err := await(ctx, bed, addr); err != nil {
-		return nil, err
-	}
-	if err := pin(pid, serverCPU, p.Realtime); err != nil {
-		return nil, err
-	}
 	client, err := workload.StartClient(ctx, workload.Launch{Command: o.Client(), Start: bed.Client().Start}, workload.ClientConfig{
-		Addr: addr, CPU: clientCPU, RuntimeCPU: clientCPU, Connections: p.Connections, Nice: -10, Seed: o.Seed, Exchange: &p.Exchange,
+		Addr: server.Addr(), CPU: clientCPU, RuntimeCPU: clientCPU, Connections: p.Connections, Nice: -10, Seed: o.Seed, Exchange: &p.Exchange,
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("start the client: %w", err)
@@ -155,7 +137,7 @@ func (o Options) program(ctx context.Context, p Program) (rows []Row, err error)
 	if err := sleep(ctx, o.Settle); err != nil {
 		return nil, err
 	}
-	advice, err := o.advise(ctx, pid)
+	advice, err := o.advise(ctx, server.PID())
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +146,7 @@ func (o Options) program(ctx context.Context, p Program) (rows []Row, err error)
 		for i := range contenders {
 			c := contenders[(i+round)%len(contenders)]
 			o.Progress("%s%s, round %d of %d: %s", p.Name, p.load(), round+1, o.Rounds, c.Name)
-			t := turn{Options: o, bed: bed, client: client, program: p, pid: pid, contender: c, round: round, dir: dir}
+			t := turn{Options: o, bed: bed, client: client, program: p, pid: server.PID(), contender: c, round: round, dir: dir}
 			row, err := t.run(ctx)
 			if err != nil {
 				return rows, fmt.Errorf("%s: %w", c.Name, err)
@@ -175,52 +157,6 @@ func (o Options) program(ctx context.Context, p Program) (rows []Row, err error)
 	}
 	_, err = client.Stop(ctx)
 	return rows, err
-}
-
-// await returns once the server accepts connections.
-func await(ctx context.Context, bed *testbed.Bed, addr netip.AddrPort) error {
-	var last error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		last = bed.Client().Do(func() error {
-			conn, err := net.DialTimeout("tcp", addr.String(), time.Second)
-			if err != nil {
-				return err
-			}
-			return conn.Close()
-		})
-		if last == nil {
-			return nil
-		}
-	}
-	return errors.Join(ctx.Err(), fmt.Errorf("the server does not listen on %v: %w", addr, last))
-}
-
-// pin puts all threads of a process onto one CPU, with realtime under SCHED_FIFO
-// as the NAPI thread is.
-func pin(pid, cpu int, realtime bool) error {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return fmt.Errorf("list the server's threads: %w", err)
-	}
-	var set unix.CPUSet
-	set.Set(cpu)
-	for _, task := range tasks {
-		tid, err := strconv.Atoi(task.Name())
-		if err != nil {
-			return fmt.Errorf("thread %q: %w", task.Name(), err)
-		}
-		if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("pin thread %d to CPU %d: %w", tid, cpu, err)
-		}
-		if !realtime {
-			continue
-		}
-		attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-		if err := unix.SchedSetAttr(tid, attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("put thread %d under SCHED_FIFO: %w", tid, err)
-		}
-	}
-	return nil
 }
 
 // turn is one contender's measurement.
