@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"sync"
 
 	"autotune/actuate"
+	"autotune/actuate/busypoll"
 	"autotune/experiments/demo"
 	"autotune/model"
 	"autotune/model/policy"
@@ -16,7 +19,9 @@ import (
 // demoTuners gives each contender of the demo a session of its own, with the
 // probes, guards and actuator that run has, and with what it learned before.
 type demoTuners struct {
-	state   string
+	state string
+	// warn takes what ails applications that are to follow.
+	warn    io.Writer
 	learned map[string]learned
 }
 
@@ -26,8 +31,8 @@ type learned struct {
 	memory *tuner.Memory
 }
 
-func newDemoTuners(state string) *demoTuners {
-	return &demoTuners{state: state, learned: map[string]learned{}}
+func newDemoTuners(state string, warn io.Writer) *demoTuners {
+	return &demoTuners{state: state, warn: warn, learned: map[string]learned{}}
 }
 
 // Start implements [demo.Tuners].
@@ -45,6 +50,10 @@ func (d *demoTuners) Start(ctx context.Context, r demo.TuningRequest) (demo.Tuni
 		mind = learned{policy: decide, memory: tuner.NewMemory()}
 		d.learned[r.Contender] = mind
 	}
+	var apps []model.Selector
+	if r.Steer {
+		apps = []model.Selector{{Kind: model.SelectPID, Value: strconv.Itoa(r.ServerPID)}}
+	}
 	relay := &relay{observe: r.Observe}
 	s, err := openSession(ctx, sessionOptions{
 		namespace: actuate.ParseNamespace(r.Netns),
@@ -52,6 +61,8 @@ func (d *demoTuners) Start(ctx context.Context, r demo.TuningRequest) (demo.Tuni
 		apply:     true,
 		stateDir:  d.state,
 		bounds:    model.DefaultBounds(),
+		apps:      apps,
+		warn:      d.warn,
 		policy:    mind.policy,
 		memory:    mind.memory,
 		objective: r.Objective,
@@ -65,8 +76,14 @@ func (d *demoTuners) Start(ctx context.Context, r demo.TuningRequest) (demo.Tuni
 	if err != nil {
 		return nil, err
 	}
+	t := &demoTuning{session: s, server: r.ServerPID}
+	if r.Steer {
+		if t.contexts, err = t.listContexts(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
 	loopCtx, cancel := context.WithCancel(ctx)
-	t := &demoTuning{session: s, cancel: cancel}
+	t.cancel = cancel
 	t.done.Go(func() {
 		err := s.loop.Run(loopCtx)
 		relay.flush()
@@ -79,9 +96,12 @@ func (d *demoTuners) Start(ctx context.Context, r demo.TuningRequest) (demo.Tuni
 
 type demoTuning struct {
 	session *session
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
-	err     error
+	server  int
+	// contexts are the server's epoll contexts before, where they are steered.
+	contexts map[int]busypoll.Params
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+	err      error
 }
 
 // Stop implements [demo.Tuning].
@@ -93,7 +113,45 @@ func (t *demoTuning) Stop(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("tuning ended early: %w", t.err))
 	}
 	_, err := t.session.restore(ctx)
-	return errors.Join(append(errs, err, t.session.close())...)
+	errs = append(errs, err)
+	if t.contexts != nil {
+		errs = append(errs, t.verifyContexts(ctx))
+	}
+	return errors.Join(append(errs, t.session.close())...)
+}
+
+// listContexts returns the parameters of the server's epoll contexts, by
+// descriptor.
+func (t *demoTuning) listContexts(ctx context.Context) (map[int]busypoll.Params, error) {
+	rows, err := t.session.apps.List(ctx, []int{t.server}, false)
+	if err != nil {
+		return nil, fmt.Errorf("list the epoll contexts of the server: %w", err)
+	}
+	contexts := map[int]busypoll.Params{}
+	for _, d := range rows {
+		if d.Kind == busypoll.KindEpoll && d.Params != nil {
+			contexts[d.FD] = *d.Params
+		}
+	}
+	if len(contexts) == 0 {
+		return nil, cannotError(fmt.Errorf("no epoll context of the server, process %d, can be read", t.server))
+	}
+	return contexts, nil
+}
+
+// verifyContexts compares what the server's epoll contexts have now with what
+// they had before: restoring them verifies its own writes alone.
+func (t *demoTuning) verifyContexts(ctx context.Context) error {
+	now, err := t.listContexts(ctx)
+	if err != nil {
+		return err
+	}
+	for fd, before := range t.contexts {
+		if after, ok := now[fd]; ok && after != before {
+			return fmt.Errorf("epoll context %d of process %d is left at %v and had %v", fd, t.server, after, before)
+		}
+	}
+	return nil
 }
 
 // relay pairs each sample with the decisions that followed from it. It stands

@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"autotune/experiments/demo"
+	"autotune/experiments/servers"
 	"autotune/experiments/workload"
 	"autotune/model/policy"
 
@@ -28,6 +30,7 @@ type experimentCmd struct {
 
 type demoCmd struct {
 	Quick      bool          `help:"One short round, without a verdict."`
+	Server     string        `help:"What is under load: built-in, or memcached, redis or nginx as installed here, whose epoll contexts follow the settings." default:"built-in" placeholder:"NAME"`
 	Contenders []string      `help:"Further contenders, as policy specs." placeholder:"SPEC" sep:";"`
 	Policy     string        `help:"The contender that is judged." default:"aimd:start=100us,step=50us,max=200us" placeholder:"SPEC"`
 	Rounds     int           `help:"How often each contender runs; at least 5 for a verdict." default:"0" hidden:""`
@@ -43,15 +46,14 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 	if _, err := policy.Parse(c.Policy); err != nil {
 		return usageError(err)
 	}
-	contenders := []demo.Contender{{Name: "base"}, {Name: "fixed 200us", Spec: "static:defer=100,flush=200us"}}
-	for _, spec := range c.Contenders {
-		if _, err := policy.Parse(spec); err != nil {
-			return usageError(err)
-		}
-		// "base" is the name of the one that all are compared with.
-		contenders = append(contenders, demo.Contender{Name: "policy " + spec, Spec: spec})
+	program, err := c.program()
+	if err != nil {
+		return err
 	}
-	contenders = append(contenders, demo.Contender{Name: "autotune", Spec: c.Policy})
+	contenders, err := c.contenders(program)
+	if err != nil {
+		return err
+	}
 	if err := demoPossible(); err != nil {
 		return cannotError(err)
 	}
@@ -68,27 +70,19 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 	}
 	defer func() { _ = os.RemoveAll(state) }()
 
-	phases := demo.DefaultPhases()
-	if c.Quick {
-		phases = demo.QuickPhases()
-	}
-	if c.Phase > 0 {
-		for i := range phases {
-			phases[i].Duration = c.Phase
-		}
-	}
 	report := filepath.Join(c.Output, "report.html")
 	result, err := demo.Run(ctx, demo.Options{
 		Contenders:    contenders,
 		Judged:        "autotune",
-		Phases:        phases,
+		Phases:        c.phases(program),
+		Program:       program,
 		Rounds:        c.Rounds,
 		Quick:         c.Quick,
 		Seed:          c.Seed,
 		Progress:      std.err,
 		Terminal:      isTerminal(std.err),
 		Report:        report,
-		Tuners:        newDemoTuners(state),
+		Tuners:        newDemoTuners(state, std.err),
 		ServerCommand: func() *exec.Cmd { return exec.Command(self, "experiment", "server") },
 		ClientCommand: func() *exec.Cmd { return exec.Command(self, "experiment", "client") },
 		Parameters:    map[string]string{"policy": c.Policy},
@@ -109,6 +103,60 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 		return &exitError{code: exitMissed}
 	}
 	return nil
+}
+
+// program returns the server to start, nil for the built-in one.
+func (c *demoCmd) program() (*servers.Program, error) {
+	if c.Server == demo.BuiltIn {
+		return nil, nil
+	}
+	// net/http would be this program itself, which is not what is installed.
+	var names []string
+	for _, p := range servers.Programs("") {
+		if p.Name == "net/http" {
+			continue
+		}
+		if p.Name != c.Server {
+			names = append(names, p.Name)
+			continue
+		}
+		if err := p.Available(); err != nil {
+			return nil, cannotError(err)
+		}
+		return &p, nil
+	}
+	return nil, usageError(fmt.Errorf("--server %s: there are %s, %s", c.Server, demo.BuiltIn, strings.Join(names, ", ")))
+}
+
+// contenders returns the fixed ones, those asked for, and the judged one.
+func (c *demoCmd) contenders(program *servers.Program) ([]demo.Contender, error) {
+	contenders := demo.DefaultContenders()
+	if program != nil {
+		contenders = demo.SteeredContenders()
+	}
+	judged := &contenders[len(contenders)-1]
+	judged.Spec = c.Policy
+	var further []demo.Contender
+	for _, spec := range c.Contenders {
+		if _, err := policy.Parse(spec); err != nil {
+			return nil, usageError(err)
+		}
+		// "base" is the name of the one that all are compared with.
+		further = append(further, demo.Contender{Name: "policy " + spec, Spec: spec})
+	}
+	return slices.Insert(contenders, len(contenders)-1, further...), nil
+}
+
+// phases returns those of a length that was asked for, nil otherwise.
+func (c *demoCmd) phases(program *servers.Program) []demo.Phase {
+	if c.Phase <= 0 {
+		return nil
+	}
+	phases := demo.DefaultPhases()
+	if program != nil {
+		phases = demo.ProgramPhases(*program)
+	}
+	return demo.Shortened(phases, c.Phase)
 }
 
 func (c *demoCmd) print(std streams, result demo.Result, report string) error {

@@ -48,7 +48,9 @@ type page struct {
 	Took       string
 	Parameters []parameter
 	Orders     []string
-	Level      string
+	// Comparisons are lines of text.
+	Comparisons []string
+	Level       string
 }
 
 type parameter struct{ Name, Value string }
@@ -95,6 +97,9 @@ func newPage(result Result) page {
 	}
 	for i, order := range run.Orders {
 		p.Orders = append(p.Orders, fmt.Sprintf("%d: %s", i+1, strings.Join(order, ", ")))
+	}
+	for _, c := range Compare(run, result.Rows) {
+		p.Comparisons = append(p.Comparisons, c.String())
 	}
 	summaries := Summarise(run, result.Rows)
 	p.Forest = forest(run, summaries, result.Verdict)

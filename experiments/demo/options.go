@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"time"
 
+	"autotune/experiments/servers"
 	"autotune/experiments/workload"
 	"autotune/model"
 )
@@ -15,23 +16,28 @@ import (
 var ErrOptions = errors.New("demo options")
 
 // Options configure [Run]. The zero value of each field means its default;
-// Tuners, ServerCommand and ClientCommand have none and must be set.
+// Tuners, ClientCommand, and ServerCommand unless there is a Program, have none
+// and must be set.
 type Options struct {
 	// Contenders take turns in each round. The first must hold still (an
 	// empty Spec): the others are compared with it. Default:
-	// [DefaultContenders].
+	// [DefaultContenders], or [SteeredContenders] with a Program.
 	Contenders []Contender
 	// Judged names the contender that the verdict is about; the default is
 	// the last one.
 	Judged string
 	// Phases are run in order by every contender in every round. Default:
-	// [DefaultPhases].
+	// [DefaultPhases], or [ProgramPhases] with a Program.
 	Phases []Phase
 	// Calibration is how long the base runs alone under high load to fix the
 	// SLO; the default is the length of the busiest phase.
 	Calibration time.Duration
-	// Server and Client configure the load; addresses, CPUs and intervals are
-	// filled in.
+	// Program is the server under load, as it is installed here; nil means the
+	// server of experiments/workload. Its epoll contexts follow the settings
+	// ([TuningRequest.Steer]), and Server does not apply.
+	Program *servers.Program
+	// Server and Client configure the load; addresses, CPUs, intervals and the
+	// Program's exchange are filled in.
 	Server workload.ServerConfig
 	Client workload.ClientConfig
 	// Rounds is how often every contender runs; the default is 5, the fewest
@@ -66,71 +72,23 @@ type Options struct {
 	Parameters map[string]string
 }
 
-// Contender is one way of setting the queue.
-type Contender struct {
-	Name string `json:"name"`
-	// Spec is the policy; empty means to change nothing.
-	Spec string `json:"spec"`
-}
-
-// Load tells which of the judge's criteria a phase falls under.
-type Load string
-
-// The loads.
-const (
-	LoadLow  Load = "low"
-	LoadHigh Load = "high"
-)
-
-// Phase is a stretch of constant load.
-type Phase struct {
-	// Name is unique within a run.
-	Name string `json:"name"`
-	Load Load   `json:"load"`
-	// Rate is offered, in requests per second.
-	Rate     float64       `json:"offered_req_per_s"`
-	Duration time.Duration `json:"duration_ns"`
-}
-
-// DefaultContenders returns the base as found, one fixed setting, and autotune.
-func DefaultContenders() []Contender {
-	return []Contender{
-		{Name: "base"},
-		{Name: "fixed 200us", Spec: "static:defer=100,flush=200us"},
-		{Name: "autotune", Spec: "aimd"},
-	}
-}
-
-// DefaultPhases returns low, high and low load of 5,000 and 40,000 requests
-// per second, for 5.5 s each.
-func DefaultPhases() []Phase {
-	return []Phase{
-		{Name: "low", Load: LoadLow, Rate: 5000, Duration: 5500 * time.Millisecond},
-		{Name: "high", Load: LoadHigh, Rate: 40000, Duration: 5500 * time.Millisecond},
-		{Name: "low again", Load: LoadLow, Rate: 5000, Duration: 5500 * time.Millisecond},
-	}
-}
-
-// QuickPhases returns the same loads for 2 s each.
-func QuickPhases() []Phase {
-	phases := DefaultPhases()
-	for i := range phases {
-		phases[i].Duration = 2 * time.Second
-	}
-	return phases
-}
-
 func (o Options) withDefaults() (Options, error) {
 	if len(o.Contenders) == 0 {
 		o.Contenders = DefaultContenders()
+		if o.Program != nil {
+			o.Contenders = SteeredContenders()
+		}
 	}
 	if o.Judged == "" {
 		o.Judged = o.Contenders[len(o.Contenders)-1].Name
 	}
 	if len(o.Phases) == 0 {
 		o.Phases = DefaultPhases()
+		if o.Program != nil {
+			o.Phases = ProgramPhases(*o.Program)
+		}
 		if o.Quick {
-			o.Phases = QuickPhases()
+			o.Phases = Shortened(o.Phases, quickPhase)
 		}
 	}
 	if o.Rounds == 0 {
@@ -199,7 +157,7 @@ func (o Options) check() error {
 		return fail("an SLO of %g times the base cannot be held by the base itself: use more than 1", o.SLOFactor)
 	case o.Tuners == nil:
 		return fail("no Tuners")
-	case o.ServerCommand == nil || o.ClientCommand == nil:
+	case o.ServerCommand == nil && o.Program == nil || o.ClientCommand == nil:
 		return fail("no command for the load's server or client")
 	}
 	return nil

@@ -18,12 +18,15 @@ const (
 	kindRow     = "row"
 	kindSummary = "summary"
 	kindVerdict = "verdict"
+
+	kindComparison = "comparison"
 )
 
 // WriteRecord writes the result as JSON Lines, one object per line, told apart
 // by their field "kind": one [RunInfo] ("run"), then every [Window], every
-// [Row], a [Summary] per phase and contender, and the [Verdict], which a quick
-// look lacks. Names carry units; null means not known.
+// [Row], a [Summary] per phase and contender, a [Comparison] with each other
+// contender where there are more than the default, and the [Verdict], which a
+// quick look lacks. Names carry units; null means not known.
 func WriteRecord(w io.Writer, result Result) error {
 	buffered := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffered)
@@ -55,7 +58,8 @@ func WriteRecord(w io.Writer, result Result) error {
 	return nil
 }
 
-// WriteSummary writes the lines of kinds "summary" and "verdict" alone.
+// WriteSummary writes the lines of kinds "summary", "comparison" and "verdict"
+// alone.
 func WriteSummary(w io.Writer, result Result) error {
 	encoder := json.NewEncoder(w)
 	for _, summary := range Summarise(result.Run, result.Rows) {
@@ -64,6 +68,14 @@ func WriteSummary(w io.Writer, result Result) error {
 			Summary
 		}{kindSummary, summary}); err != nil {
 			return fmt.Errorf("write the summary: %w", err)
+		}
+	}
+	for _, comparison := range Compare(result.Run, result.Rows) {
+		if err := encoder.Encode(struct {
+			Kind string `json:"kind"`
+			Comparison
+		}{kindComparison, comparison}); err != nil {
+			return fmt.Errorf("write the comparison: %w", err)
 		}
 	}
 	if result.Verdict == nil {
@@ -104,8 +116,8 @@ func ReadRecord(r io.Reader) (Result, error) {
 			var row Row
 			err = json.Unmarshal(scanner.Bytes(), &row)
 			result.Rows = append(result.Rows, row)
-		case kindSummary, kindVerdict:
-			// Both follow from the rest.
+		case kindSummary, kindComparison, kindVerdict:
+			// They follow from the rest.
 		default:
 			err = fmt.Errorf("kind %q is not known: the record is not of this version", head.Kind)
 		}

@@ -26,6 +26,8 @@ type RunInfo struct {
 	Rounds     int           `json:"rounds"`
 	Window     time.Duration `json:"window_ns"`
 	Quick      bool          `json:"quick"`
+	// Server is what was under load.
+	Server ServerInfo `json:"server"`
 	// Nice is the nice value of the load's processes and the NAPI's thread.
 	Nice int `json:"nice"`
 	// Orders holds the contenders' order in each round.

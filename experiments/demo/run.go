@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +52,7 @@ func Run(ctx context.Context, options Options) (Result, error) {
 			Started: time.Now().UTC().Truncate(time.Second), Machine: machine, Seed: options.Seed,
 			Contenders: options.Contenders, Judged: options.Judged, Phases: options.Phases,
 			Rounds: options.Rounds, Window: options.Window, Quick: options.Quick,
-			Orders: orders(options), Parameters: options.Parameters,
+			Orders: orders(options), Parameters: options.Parameters, Server: serverInfo(options.Program),
 		}},
 	}
 	runErr := e.run(ctx)
@@ -104,7 +103,7 @@ type experiment struct {
 	result   Result
 
 	bed     *testbed.Bed
-	server  *workload.Server
+	server  server
 	client  *workload.Client
 	threads []int
 	meter   *meter
@@ -122,11 +121,18 @@ type experiment struct {
 // outlives ctx: the end of ctx stops the load, and then things end in order.
 func (e *experiment) run(ctx context.Context) (err error) {
 	lasting := context.WithoutCancel(ctx)
+	if e.options.Program != nil {
+		if err := e.options.Program.Available(); err != nil {
+			return fmt.Errorf("%w: %w", ErrCannotRun, err)
+		}
+	}
 	serverCPU, clientCPU, err := twoCPUs()
 	if err != nil {
 		return err
 	}
-	e.bed, err = testbed.New(lasting, testbed.Options{Prefix: "demo", Threaded: true, ServerCPU: serverCPU, ClientCPU: clientCPU})
+	e.bed, err = testbed.New(lasting, testbed.Options{
+		Prefix: "demo", Threaded: true, Realtime: e.options.Program != nil, ServerCPU: serverCPU, ClientCPU: clientCPU,
+	})
 	if err != nil {
 		return fmt.Errorf("make the test bed: %w", err)
 	}
@@ -143,18 +149,14 @@ func (e *experiment) run(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: the NAPI of %s has no thread, whose CPU time is part of the measure", ErrCannotRun, e.bed.Server().Ifname)
 	}
 
-	server := e.options.Server
-	server.Addr = netip.AddrPortFrom(e.bed.Server().Addr, 0)
-	server.CPU, server.RuntimeCPU, server.Interval = serverCPU, clientCPU, e.options.Window
-	e.server, err = workload.StartServer(lasting, workload.Launch{Command: apart(e.options.ServerCommand()), Start: e.bed.Server().Start}, server, nil)
+	e.server, err = e.startServer(lasting, serverCPU, clientCPU)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		stop, cancel := context.WithTimeout(lasting, stopWait)
 		defer cancel()
-		_, stopErr := e.server.Stop(stop)
-		err = errors.Join(err, stopErr)
+		err = errors.Join(err, e.server.Stop(stop))
 	}()
 	e.meter = newMeter(e.server.PID(), e.threads, serverCPU)
 
@@ -162,6 +164,9 @@ func (e *experiment) run(ctx context.Context) (err error) {
 	client.Addr = e.server.Addr()
 	client.CPU, client.RuntimeCPU, client.Interval = clientCPU, clientCPU, e.options.Window
 	client.Seed = e.options.Seed
+	if e.options.Program != nil {
+		client.Exchange = &e.options.Program.Exchange
+	}
 	e.client, err = workload.StartClient(lasting, workload.Launch{Command: apart(e.options.ClientCommand()), Start: e.bed.Client().Start}, client, e.meter.interval)
 	if err != nil {
 		return err
@@ -207,6 +212,7 @@ func (e *experiment) request(c Contender, objective model.Objective, o *observat
 	return TuningRequest{
 		Contender: c.Name, Spec: c.Spec, Objective: objective, Window: e.options.Window,
 		Netns: server.Path, Ifname: server.Ifname, Ifindex: server.Ifindex, ServerPID: e.server.PID(),
+		Steer:   e.options.Program != nil,
 		Observe: o.take,
 	}
 }

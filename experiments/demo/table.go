@@ -28,6 +28,9 @@ func WriteTable(w io.Writer, result Result) error {
 	fmt.Fprintf(&b, "SLO: p90 <= %s, which is %g times the base's median p90 of %s under high load, fixed before the rounds.\n",
 		microseconds(calibration.SLO), calibration.Factor, microseconds(calibration.BaseP90))
 	fmt.Fprintf(&b, "%s; [low, high] is the 90%% interval over them. Requests that overlap a scheduling gap are\nexcluded from the percentiles, but not from the raw ones.\n", capital(rounds))
+	if run.Server.Installed() && !run.Server.GapsLogged {
+		fmt.Fprintf(&b, "%s logs no gaps: those of the client alone exclude requests.\n", capital(run.Server.Name))
+	}
 
 	summaries := Summarise(run, result.Rows)
 	for _, phase := range run.Phases {
@@ -57,6 +60,7 @@ func WriteTable(w io.Writer, result Result) error {
 	}
 	b.WriteByte('\n')
 	writeVerdict(&b, result)
+	writeComparisons(&b, result)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -38,6 +38,10 @@ type TuningRequest struct {
 	Ifname    string
 	Ifindex   int
 	ServerPID int
+	// Steer has the epoll contexts of ServerPID follow the settings: they
+	// prefer busy polling while a setting asks for it, and have their own
+	// parameters again once Stop has returned.
+	Steer bool
 	// Observe is called with every sample and the decisions that followed
 	// from it, in order, from one goroutine. It does not block.
 	Observe func(model.Sample, []tuner.Entry)
