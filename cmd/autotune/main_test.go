@@ -88,6 +88,7 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"busypoll set of too long a time", []string{"busypoll", "set", "--comm", "x", "--usecs", "4000000000"}, exitUsage, []string{"--usecs 4000000000", "2147483647"}},
 		{"relative control group", []string{"busypoll", "list", "--cgroup", "a.slice"}, exitUsage, []string{"a.slice", "/"}},
 		{"process that is not there", []string{"busypoll", "list", "--pid", "4194304"}, exitUsage, []string{"4194304"}},
+		{"unknown server", []string{"experiment", "demo", "--server", "apache"}, exitUsage, []string{"--server apache", "built-in", "memcached"}},
 		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -107,6 +108,14 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAServerThatIsMissingCannotBeJudged(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	code, _, stderr := call(t, "experiment", "demo", "--server", "memcached", "-o", t.TempDir())
+	if code != exitCannot || !strings.Contains(stderr, "apt-get install memcached") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit code %d, want %d: %q", code, exitCannot, stderr)
 	}
 }
 

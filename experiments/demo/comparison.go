@@ -19,7 +19,8 @@ type Comparison struct {
 	// 90% interval.
 	CPURatio stats.Interval `json:"cpu_per_request_ratio"`
 	// Outcome is met where the whole interval is below 1, missed where it is
-	// above, and undecided otherwise.
+	// above, and undecided otherwise, as it is with fewer than [MinRounds] and
+	// where a phase of any round cannot be judged by.
 	Outcome Outcome `json:"outcome"`
 	// SLOBroken names the phases in which the other's p90, the geometric mean
 	// over its rounds, is above the SLO.
@@ -50,7 +51,7 @@ func Compare(run RunInfo, rows []Row) []Comparison {
 		}
 		c.CPURatio = stats.Bootstrap{Seed: run.Seed}.Ratio(treated, control)
 		switch {
-		case !c.CPURatio.Bounded():
+		case len(treated) < max(run.Rounds, MinRounds) || !c.CPURatio.Bounded():
 		case c.CPURatio.High < 1:
 			c.Outcome = Met
 		case c.CPURatio.Low > 1:
@@ -67,15 +68,15 @@ func Compare(run RunInfo, rows []Row) []Comparison {
 }
 
 // turnCosts returns the contender's CPU per request over all phases, in
-// nanoseconds, by round; a round that was not finished, or whose CPU is not
-// known, is missing.
+// nanoseconds, by round; a round that was not finished, or that cannot be judged
+// by, is missing.
 func turnCosts(run RunInfo, rows []Row, contender string) map[int]float64 {
 	cpu, requests, phases := map[int]float64{}, map[int]float64{}, map[int]int{}
 	for _, r := range rows {
-		perRequest, ok := r.cpuPerRequest()
-		if r.Contender != contender || !ok {
+		if r.Contender != contender || doubtful(r) != "" {
 			continue
 		}
+		perRequest, _ := r.cpuPerRequest()
 		cpu[r.Round] += perRequest * float64(r.Requests)
 		requests[r.Round] += float64(r.Requests)
 		phases[r.Round]++

@@ -65,13 +65,18 @@ func DefaultPhases() []Phase {
 	}
 }
 
-// ProgramPhases returns low, high and low load of a fifth of the program's rate
-// and all of it, for 3 s each: with as many contenders as [SteeredContenders]
+// programHigh is the high load of a program, as a multiple of its rate: what
+// leaves a third of a CPU to it and its NAPI under plain interrupts, as the
+// default phases do with the built-in server.
+const programHigh = 1.6
+
+// ProgramPhases returns low, high and low load of a fifth and 1.6 times the
+// program's rate, for 3 s each: with as many contenders as [SteeredContenders]
 // has, five rounds take five minutes.
 func ProgramPhases(p servers.Program) []Phase {
 	phases := Shortened(DefaultPhases(), 3*time.Second)
 	for i := range phases {
-		phases[i].Rate = p.Rate
+		phases[i].Rate = programHigh * p.Rate
 		if phases[i].Load == LoadLow {
 			phases[i].Rate = p.Rate / 5
 		}
