@@ -97,12 +97,19 @@ func readContexts(pid int) (map[int]busypoll.Params, error) {
 }
 
 // judgeMemcached runs one round of base and suspension on memcached, light and
-// with a client that sleeps, so that it can share a machine.
-func judgeMemcached(t *testing.T, ctx context.Context, preferred func()) (demo.Result, *contextWatch, error) {
+// with a client that sleeps, so that it can share a machine. It can be
+// interrupted as soon as a context prefers busy polling.
+func judgeMemcached(t *testing.T, interrupt bool) (demo.Result, *contextWatch, error) {
 	t.Helper()
 	requireMemcached(t)
 	testbed.Require(t)
 	testbed.Alone(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	preferred := func() {}
+	if interrupt {
+		preferred = cancel
+	}
 	memcached := servers.Programs("")[0]
 	watch := &contextWatch{Tuners: newDemoTuners(t.TempDir(), t.Output()), preferred: preferred}
 	result, err := demo.Run(ctx, demo.Options{
@@ -133,7 +140,7 @@ func judgeMemcached(t *testing.T, ctx context.Context, preferred func()) (demo.R
 }
 
 func TestTheJudgeSteersMemcachedInATurnThatSuspendsAndPutsItBack(t *testing.T) {
-	result, watch, err := judgeMemcached(t, t.Context(), func() {})
+	result, watch, err := judgeMemcached(t, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +173,7 @@ func TestTheJudgeSteersMemcachedInATurnThatSuspendsAndPutsItBack(t *testing.T) {
 }
 
 func TestTheJudgeInterruptedWhileMemcachedIsSteeredPutsItBack(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	_, watch, err := judgeMemcached(t, ctx, cancel)
+	_, watch, err := judgeMemcached(t, true)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}

@@ -37,6 +37,8 @@ func TestOptionsOfAProgram(t *testing.T) {
 				deferral++
 			case model.ModeSuspension:
 				suspension++
+			case model.ModeInterrupts:
+				t.Errorf("%s is what the base is", c.Name)
 			}
 		}
 	}
