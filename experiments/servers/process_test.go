@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -75,6 +76,10 @@ func TestAProcessIsRealTimeOnItsCPUAndLeavesNothing(t *testing.T) {
 	attr, err := unix.SchedGetAttr(p.PID(), 0)
 	if err != nil || attr.Policy != unix.SCHED_FIFO {
 		t.Errorf("scheduling %+v, %v", attr, err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil || !strings.Contains(string(status), "Uid:\t0\t0\t0\t0\n") {
+		t.Errorf("it changed its user, and so outlives whoever started it: %v", err)
 	}
 	if err := p.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)

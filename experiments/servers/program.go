@@ -60,7 +60,10 @@ func Programs(self string) []Program {
 			Request: []byte("get key\r\n"), Reply: []byte("VALUE key"),
 		},
 		command: func(addr netip.AddrPort, _ string) (*exec.Cmd, error) {
-			return exec.Command("memcached", "-u", "nobody", "-t", "1", "-c", "1024", "-U", "0",
+			// As a process that changes its user it would outlive an experiment
+			// that is killed: the kernel then forgets the signal that it is to
+			// get when its parent dies (PR_SET_PDEATHSIG).
+			return exec.Command("memcached", "-u", "root", "-t", "1", "-c", "1024", "-U", "0",
 				"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port())), nil
 		},
 	}
