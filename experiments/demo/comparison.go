@@ -15,12 +15,15 @@ import (
 type Comparison struct {
 	Contender string `json:"contender"`
 	Other     string `json:"other"`
+	// Rounds is the number of rounds in which all phases of both can be judged
+	// by; only those are compared.
+	Rounds int `json:"rounds"`
 	// CPURatio is CPU per request over the other's, paired by round, with its
 	// 90% interval.
 	CPURatio stats.Interval `json:"cpu_per_request_ratio"`
 	// Outcome is met where the whole interval is below 1, missed where it is
-	// above, and undecided otherwise, as it is with fewer than [MinRounds] and
-	// where a phase of any round cannot be judged by.
+	// above, and undecided otherwise, as it is with fewer than [MinRounds], or
+	// with fewer than were run.
 	Outcome Outcome `json:"outcome"`
 	// SLOBroken names the phases in which the other's p90, the geometric mean
 	// over its rounds, is above the SLO.
@@ -49,9 +52,10 @@ func Compare(run RunInfo, rows []Row) []Comparison {
 				treated, control = append(treated, own[round]), append(control, theirs[round])
 			}
 		}
+		c.Rounds = len(treated)
 		c.CPURatio = stats.Bootstrap{Seed: run.Seed}.Ratio(treated, control)
 		switch {
-		case len(treated) < max(run.Rounds, MinRounds) || !c.CPURatio.Bounded():
+		case c.Rounds < max(run.Rounds, MinRounds) || !c.CPURatio.Bounded():
 		case c.CPURatio.High < 1:
 			c.Outcome = Met
 		case c.CPURatio.Low > 1:
@@ -96,7 +100,7 @@ func (c Comparison) String() string {
 	if len(c.SLOBroken) > 0 {
 		slo = "which breaks the SLO (" + strings.Join(c.SLOBroken, ", ") + ")"
 	}
-	return fmt.Sprintf("%s: %s against %s, %s", words[c.Outcome], ratioCell(c.CPURatio), c.Other, slo)
+	return fmt.Sprintf("%s: %s in %d rounds against %s, %s", words[c.Outcome], ratioCell(c.CPURatio), c.Rounds, c.Other, slo)
 }
 
 func writeComparisons(b *strings.Builder, result Result) {
@@ -104,9 +108,14 @@ func writeComparisons(b *strings.Builder, result Result) {
 	if len(comparisons) == 0 {
 		return
 	}
+	few := false
 	fmt.Fprintf(b, "\nCPU per request of %s over all phases together:\n", result.Run.Judged)
 	for _, c := range comparisons {
 		fmt.Fprintf(b, "  %v\n", c)
+		few = few || c.Rounds < result.Run.Rounds
+	}
+	if few {
+		b.WriteString("Rounds are left out in which something makes a phase of either unfit to judge by; nothing is decided without them.\n")
 	}
 	if !slices.ContainsFunc(comparisons, func(c Comparison) bool { return c.Outcome != Met }) {
 		fmt.Fprintf(b, "It is below every other.\n")

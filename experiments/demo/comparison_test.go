@@ -80,9 +80,13 @@ func TestNothingIsComparedWithoutWhatItTakes(t *testing.T) {
 	busy.Rows[len(busy.Rows)-1].OtherCPU = &taken
 	for name, result := range map[string]Result{"four rounds": short, "a busy machine": busy} {
 		for _, c := range Compare(result.Run, result.Rows) {
-			if c.Outcome != Undecided {
+			if c.Outcome != Undecided || c.Rounds != MinRounds-1 {
 				t.Errorf("%s: decided %v", name, c)
 			}
+		}
+		var table bytes.Buffer
+		if err := WriteTable(&table, result); err != nil || !strings.Contains(table.String(), "Rounds are left out") {
+			t.Errorf("%s: the table does not say that rounds are left out (%v)", name, err)
 		}
 	}
 }
@@ -106,7 +110,7 @@ func TestARecordOfAProgramSaysWhatItIsWorth(t *testing.T) {
 	if err := WriteTable(&table, again); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Memcached logs no gaps", "below: -2", "above: +4", "against deferral 50us"} {
+	for _, want := range []string{"Memcached logs no gaps", "below: -2", "above: +4", "in 5 rounds against deferral 50us"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}
@@ -117,7 +121,7 @@ func TestARecordOfAProgramSaysWhatItIsWorth(t *testing.T) {
 	if err := WriteReport(&page, again); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"memcached does not log", "put back and verified", "against deferral 50us"} {
+	for _, want := range []string{"memcached does not log", "put back and verified", "in 5 rounds against deferral 50us"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the report lacks %q", want)
 		}

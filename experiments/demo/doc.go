@@ -1,6 +1,8 @@
 // Package demo owns the demonstration experiment: contenders take turns in
 // tuning one queue of a test bed under a load that goes from low to high and
-// back, and a judge decides, by rules fixed beforehand, whether tuning paid.
+// back, and a judge decides, by rules fixed beforehand, whether tuning paid. The
+// server under that load is the one of experiments/workload or, with
+// [Options.Program], one that is installed here and knows nothing of autotune.
 //
 // The central type is [Row]: what one contender did in one phase of one round.
 // [Run] makes rows, [Judge] decides on them, [WriteTable] and [WriteReport]

@@ -21,8 +21,9 @@ func readMeasured(t *testing.T, name string) Result {
 }
 
 // The rows are from real runs on a 2-CPU virtual machine with Linux 6.18: one
-// that nothing disturbed, and one with two more contenders, a policy that does
+// that nothing disturbed, and two with two more contenders, a policy that does
 // nothing and one that draws at random, during which other work took CPU time.
+// The last was on memcached.
 func TestTheJudgeOnMeasuredRows(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, contender string
@@ -33,6 +34,8 @@ func TestTheJudgeOnMeasuredRows(t *testing.T) {
 		{"the tuner on a disturbed machine is undecided", "measured-disturbed.jsonl", "autotune", []Outcome{Undecided}},
 		{"doing nothing does not pass", "measured-disturbed.jsonl", "policy base", []Outcome{Missed, Undecided}},
 		{"drawing at random does not pass", "measured-disturbed.jsonl", "policy random", []Outcome{Missed, Undecided}},
+		{"nor on memcached", "measured-memcached.jsonl", "policy base", []Outcome{Missed, Undecided}},
+		{"nor does drawing at random on memcached", "measured-memcached.jsonl", "policy random", []Outcome{Missed, Undecided}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			result := readMeasured(t, tc.file)
@@ -52,8 +55,19 @@ func TestTheJudgeOnMeasuredRows(t *testing.T) {
 // Whatever the disturbances, the criteria on which they do not bear must tell
 // the tuner from a policy that does nothing or draws at random.
 func TestWithoutTheDisturbancesIdlersAndGamblersMiss(t *testing.T) {
-	result := readMeasured(t, "measured-disturbed.jsonl")
-	for _, contender := range []string{"policy base", "policy random"} {
+	missWithoutDisturbances(t, "measured-disturbed.jsonl", "policy base", "policy random")
+}
+
+// On memcached there was nothing to earn: plain interrupts were the cheapest
+// setting that held the SLO, and the tuner does not pass either.
+func TestWithoutTheDisturbancesNobodyPassesOnMemcached(t *testing.T) {
+	missWithoutDisturbances(t, "measured-memcached.jsonl", "policy base", "policy random", "autotune")
+}
+
+func missWithoutDisturbances(t *testing.T, file string, contenders ...string) {
+	t.Helper()
+	result := readMeasured(t, file)
+	for _, contender := range contenders {
 		rows := append([]Row(nil), result.Rows...)
 		for i := range rows {
 			quiet := 0.0
