@@ -110,10 +110,11 @@ func (c *demoCmd) program() (*servers.Program, error) {
 	if c.Server == demo.BuiltIn {
 		return nil, nil
 	}
-	// net/http would be this program itself, which is not what is installed.
+	// net/http would be this program itself, which is not what is installed, and
+	// the load of one that is always busy does not change.
 	var names []string
 	for _, p := range servers.Programs("") {
-		if p.Name == "net/http" {
+		if p.Name == "net/http" || p.Closed {
 			continue
 		}
 		if p.Name != c.Server {

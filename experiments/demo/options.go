@@ -34,7 +34,8 @@ type Options struct {
 	Calibration time.Duration
 	// Program is the server under load, as it is installed here; nil means the
 	// server of experiments/workload. Its epoll contexts follow the settings
-	// ([TuningRequest.Steer]), and Server does not apply.
+	// ([TuningRequest.Steer]), and Server does not apply. One that is always
+	// busy (Closed) has no load that could change, and is refused.
 	Program *servers.Program
 	// Server and Client configure the load; addresses, CPUs, intervals and the
 	// Program's exchange are filled in.
@@ -147,6 +148,8 @@ func (o Options) check() error {
 		phases[p.Name] = true
 	}
 	switch {
+	case o.Program != nil && o.Program.Closed:
+		return fail("the load of %s does not change: use a program with a rate", o.Program.Name)
 	case o.Rounds < 1:
 		return fail("%d rounds: use at least 1, or %d for a verdict", o.Rounds, MinRounds)
 	case o.Calibration < 4*o.Window:

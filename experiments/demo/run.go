@@ -131,7 +131,7 @@ func (e *experiment) run(ctx context.Context) (err error) {
 		return err
 	}
 	e.bed, err = testbed.New(lasting, testbed.Options{
-		Prefix: "demo", Threaded: true, Realtime: e.options.Program != nil, ServerCPU: serverCPU, ClientCPU: clientCPU,
+		Prefix: "demo", Threaded: true, Realtime: e.options.Program != nil && e.options.Program.Realtime, ServerCPU: serverCPU, ClientCPU: clientCPU,
 	})
 	if err != nil {
 		return fmt.Errorf("make the test bed: %w", err)

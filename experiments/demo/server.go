@@ -39,7 +39,7 @@ func serverInfo(p *servers.Program) ServerInfo {
 	if p == nil {
 		return ServerInfo{Name: BuiltIn, GapsLogged: true}
 	}
-	return ServerInfo{Name: p.Name, Steered: true, Realtime: true}
+	return ServerInfo{Name: p.Name, Steered: true, Realtime: p.Realtime}
 }
 
 // Installed tells that the server is a program as it is installed.
