@@ -89,6 +89,7 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"relative control group", []string{"busypoll", "list", "--cgroup", "a.slice"}, exitUsage, []string{"a.slice", "/"}},
 		{"process that is not there", []string{"busypoll", "list", "--pid", "4194304"}, exitUsage, []string{"4194304"}},
 		{"unknown server", []string{"experiment", "demo", "--server", "apache"}, exitUsage, []string{"--server apache", "built-in", "memcached"}},
+		{"server that is always busy", []string{"experiment", "demo", "--server", "memcached-busy"}, exitUsage, []string{"--server memcached-busy", "built-in, memcached, redis"}},
 		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

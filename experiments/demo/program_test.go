@@ -74,3 +74,12 @@ func TestAProgramThatIsMissingCannotRun(t *testing.T) {
 		t.Errorf("got %v, want ErrCannotRun with what to install", err)
 	}
 }
+
+func TestAProgramThatIsAlwaysBusyIsRefused(t *testing.T) {
+	options := usable()
+	options.Program = &servers.Program{Name: "busy", Closed: true}
+	options.Phases = DefaultPhases()
+	if _, err := Run(t.Context(), options); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "the load of busy does not change") {
+		t.Errorf("got %v, want ErrOptions", err)
+	}
+}
