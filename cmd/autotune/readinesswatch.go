@@ -135,7 +135,7 @@ func (w *readinessWatch) look(pid int) error {
 func (w *readinessWatch) facts(pid int, napis []model.NAPI, conditions model.Conditions) readiness.Facts {
 	app := w.app(pid)
 	f := readiness.Facts{
-		App:  readiness.App{PID: pid, Comm: app.comm, Contexts: app.contexts},
+		App:  readiness.App{PID: pid, Comm: app.comm, Contexts: app.contexts, Idle: w.span > 0 && app.span == 0},
 		CPUs: readiness.CPUsOf(conditions, process.Nodes("/sys")),
 	}
 	for _, tid := range slices.Sorted(maps.Keys(app.threads)) {

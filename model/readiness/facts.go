@@ -22,6 +22,9 @@ type App struct {
 	Comm string
 	// Contexts are its epoll contexts; nil where they could not be listed.
 	Contexts []model.EpollContext
+	// Idle tells that it was watched and received nothing on the interfaces;
+	// contexts are only listed of processes that do.
+	Idle bool
 	// Threads are those of the process; nil where they could not be read.
 	Threads []Thread
 	// Batch is the mean CPU time that it takes between two returns of

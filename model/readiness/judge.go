@@ -71,6 +71,10 @@ func (j judge) epoll() ([]model.EpollContext, Answer) {
 	if j.facts.App.Contexts == nil {
 		a.Verdict, a.Detail = Unknown, "its epoll contexts could not be listed"
 		a.Remedy = "run as root; autotune doctor says what is missing"
+		if j.facts.App.Idle {
+			a.Detail = "it received nothing on these interfaces while it was watched"
+			a.Remedy = "ask again under its usual load, or name the interface that it comes in by (--iface, --netns); autotune list --live shows whether packets pass a NAPI instance at all"
+		}
 		return nil, a
 	}
 	var watching []model.EpollContext
