@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
 	"autotune/actuate"
 	"autotune/actuate/busypoll"
 	"autotune/model"
+	"autotune/probe/process"
 )
 
 type busypollCmd struct {
@@ -91,6 +93,23 @@ func selected(ctx context.Context, apps *applications, sel model.Selector, socke
 		}
 		return !match
 	}), nil
+}
+
+// lookable returns an error where a process that the selector picks may not be
+// looked into: without BPF a listing leaves it out, which is not to say that it
+// has no epoll context.
+func lookable(procfs string, sel model.Selector) error {
+	processes, err := process.Find(procfs, sel)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		dir := filepath.Join(procfs, strconv.Itoa(p.PID), "fd")
+		if _, err := os.ReadDir(dir); errors.Is(err, os.ErrPermission) {
+			return cannotError(fmt.Errorf("list the epoll contexts of %s (pid %d): %w; run as root, or as the user of the process", p.Comm, p.PID, err))
+		}
+	}
+	return nil
 }
 
 // applicationsError sorts failures to reach applications by who can mend them.

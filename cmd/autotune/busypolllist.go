@@ -59,6 +59,11 @@ func (c *busypollListCmd) Run(ctx context.Context, std streams) (err error) {
 	if missing, _ := apps.Missing(); missing != nil {
 		fmt.Fprintf(std.err, "without %s: %s (%v)\n", missing.Name, missing.Lost, missing.Err)
 	}
+	if len(rows) == 0 {
+		if err := lookable("/proc", sel); err != nil {
+			return err
+		}
+	}
 	places := findPlaces(ctx, rows)
 	cpus := map[int][]int{}
 	var lines []busypollLine

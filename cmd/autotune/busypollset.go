@@ -86,6 +86,9 @@ func (c *busypollSetCmd) Run(ctx context.Context, std streams) (err error) {
 		return err
 	}
 	if len(rows) == 0 {
+		if err := lookable("/proc", sel); err != nil {
+			return err
+		}
 		return fmt.Errorf("no process that %v selects has an epoll context", sel)
 	}
 	if c.Sockets {

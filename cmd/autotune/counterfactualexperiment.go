@@ -330,6 +330,8 @@ func printCounterfactual(std streams, v counterfactual.Verdict, asJSON bool) err
 	}
 	if v.EventWindows > 0 {
 		fmt.Fprintf(std.out, "\nwith the single events of %d windows", v.EventWindows)
+	} else {
+		fmt.Fprint(std.out, "\nwithout single events")
 	}
 	fmt.Fprintf(std.out, "\nmedian errors: p50 %.0f%% (limit %.0f%%), p90 %.0f%% (%.0f%%), CPU per request %.0f%% (%.0f%%); %d of %d orders by CPU wrong: %s\n",
 		100*v.P50Error, 100*counterfactual.P50Limit, 100*v.P90Error, 100*counterfactual.P90Limit,

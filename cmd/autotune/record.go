@@ -86,7 +86,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	for _, m := range source.Missing() {
 		fmt.Fprintf(std.err, "without %s: %s (%v)\n", m.Name, m.Lost, m.Err)
 	}
-	fmt.Fprintf(std.err, "recording %s: %d queues, windows of %v; Ctrl-C ends it\n", strings.Join(c.Ifaces, " "), len(napis), c.Interval)
+	fmt.Fprintf(std.err, "recording %s: %s, windows of %v; Ctrl-C ends it\n", strings.Join(c.Ifaces, " "), counting(len(napis), "queue"), c.Interval)
 	ready()
 
 	p := progress{w: std.err, shown: isTerminal(std.err)}

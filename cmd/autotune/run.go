@@ -332,8 +332,8 @@ func (c *runCmd) announce(w io.Writer, p model.Policy, napis []model.NAPI, missi
 	if c.Apply {
 		what = "tuning"
 	}
-	fmt.Fprintf(w, "%s %s: %d queues, policy %s, SLO p%g <= %v, windows of %v\n",
-		what, strings.Join(c.Ifaces, " "), len(napis), p.Name(), 100*c.SLOQuantile, c.SLO, c.Interval)
+	fmt.Fprintf(w, "%s %s: %s, policy %s, SLO p%g <= %v, windows of %v\n",
+		what, strings.Join(c.Ifaces, " "), counting(len(napis), "queue"), p.Name(), 100*c.SLOQuantile, c.SLO, c.Interval)
 	for _, n := range napis {
 		if n.Mapping == model.MappingPosition {
 			fmt.Fprintf(w, "%s does not report which NAPI serves which queue: matched by ascending ID\n", n.Ifname)

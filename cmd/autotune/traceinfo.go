@@ -184,7 +184,7 @@ func (i traceInfo) write(w io.Writer) error {
 	if i.Applies+i.Entries > 0 {
 		fmt.Fprintf(w, "  %d decisions, settings written after %d samples\n", i.Entries, i.Applies)
 	}
-	fmt.Fprintf(w, "  %d processes received; %d events lost by the probes; conditions changed %d times\n", i.Processes, i.LostEvents, i.Changes)
+	fmt.Fprintf(w, "  %s received; %d events lost by the probes; conditions changed %d times\n", counting(i.Processes, "process"), i.LostEvents, i.Changes)
 	if i.Events != nil {
 		fmt.Fprintf(w, "  %v\n", i.Events)
 	}

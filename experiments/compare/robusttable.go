@@ -121,6 +121,10 @@ func (t *RobustTable) WriteText(w io.Writer) error {
 	if err := WriteCollected(&b, rows, false); err != nil {
 		return err
 	}
+	if len(t.Pairs) == 0 {
+		_, err := w.Write(b.Bytes())
+		return err
+	}
 	fmt.Fprintf(&b, "\npolicies against each other (first the violating windows beyond 1%%, then CPU; a win or a loss only where the paired 90%% interval excludes zero)\n")
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "variant\tpolicy\tagainst\toutcome\tby\tviolating windows beyond 1%, points\tCPU %")
