@@ -16,7 +16,7 @@ build: $(BIN)
 
 .PHONY: $(BIN)
 $(BIN):
-	$(GO) build -trimpath -o $@ ./cmd/autotune
+	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/autotune
 
 # Builds, then tunes a real NAPI instance under real load and shows the result.
 demo: build
