@@ -218,10 +218,11 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 		}
 	}
 	recorded := 0
+	progress := newTicker(std.err)
 	for round := range c.Rounds {
 		for i := range live.Cells {
 			cell := &live.Cells[(i+round)%len(live.Cells)]
-			fmt.Fprintf(std.err, "\rround %d of %d, cell %d of %d", round+1, c.Rounds, i+1, len(live.Cells))
+			progress.say(fmt.Sprintf("round %d of %d, cell %d of %d", round+1, c.Rounds, i+1, len(live.Cells)))
 			windows, err := c.cell(ctx, bed, client, source, cell, live.Loads[cell.Load], round)
 			if err != nil {
 				return err
@@ -249,7 +250,7 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 			cell.CPUPerRequestUs = append(cell.CPUPerRequestUs, outcome.CPUPerRequestUs)
 		}
 	}
-	fmt.Fprintln(std.err)
+	progress.end()
 	data, err := json.MarshalIndent(live, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the measurements: %w", err)

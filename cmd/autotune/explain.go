@@ -213,8 +213,8 @@ func (c *explainCmd) choose(all []decisionAt, match func(model.Queue) bool) (int
 	}
 	switch {
 	case last < 0 && c.At != "":
-		return 0, fmt.Errorf("%s: %w: none until %s (the first is at %v since boot, the last at %v, on %s)",
-			c.File, errNoDecision, c.At, all[0].entry.At, all[len(all)-1].entry.At, strings.Join(queues, ", "))
+		return 0, fmt.Errorf("%s: %w: none until %s (the first is at %v since boot, the last at %v, on %s; a time of day is written 15:04:05)",
+			c.File, errNoDecision, c.At, all[0].entry.At.Round(time.Millisecond), all[len(all)-1].entry.At.Round(time.Millisecond), strings.Join(queues, ", "))
 	case last < 0:
 		return 0, fmt.Errorf("%s: %w: none on queue %s (there are %s)", c.File, errNoDecision, c.Queue, strings.Join(queues, ", "))
 	case c.At == "" && lastMove >= 0:

@@ -148,6 +148,7 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 	defer debug.SetGCPercent(debug.SetGCPercent(33))
 	steps := newStepSource(reader, true)
 	defer steps.close()
+	progress := newTicker(std.err)
 	var r counterfactual.Recording
 	for {
 		sample, err := steps.Next(ctx)
@@ -162,12 +163,10 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 			r.AddEvents(e)
 		}
 		if n := steps.samples; n%5000 == 0 {
-			fmt.Fprintf(std.err, "\rread %d windows", n)
+			progress.say(fmt.Sprintf("read %d windows", n))
 		}
 	}
-	if steps.samples >= 5000 {
-		fmt.Fprintln(std.err)
-	}
+	progress.end()
 	return &r, reader.Header(), stateOf(reader.Stats(), steps.damage), nil
 }
 
@@ -194,13 +193,14 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	m.Windows, m.Disturbed = recording.Windows()
 	var told []counterfactual.Told
 	if c.Preset == "" || c.Fit {
+		progress := newTicker(std.err)
 		fitted, err := counterfactual.Fit(ctx, recording, counterfactual.FitOptions{
 			Start: start, Seed: c.Seed,
 			Progress: func(round, rounds int, loss float64) {
-				fmt.Fprintf(std.err, "\rfitting a host to the recording: round %d of %d, loss %.1f ", round+1, rounds, loss)
+				progress.say(fmt.Sprintf("fitting a host to the recording: round %d of %d, loss %.1f", round+1, rounds, loss))
 			},
 		})
-		fmt.Fprintln(std.err)
+		progress.end()
 		if err != nil {
 			return false, err
 		}
@@ -239,15 +239,16 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	lines[0].Utilisation, lines[0].Moves = bandLine{}, bandLine{}
 	for i, spec := range append([]string{""}, c.simulated(header)...) {
 		predict.Policy = spec
-		role := "policy"
+		role, name := "policy", spec
 		if i == 0 {
-			role = "reproduced"
+			role, name = "reproduced", "the recorded settings"
 		}
+		progress := newTicker(std.err)
 		predict.Progress = func(done, all int) {
-			fmt.Fprintf(std.err, "\r%s %s: %d of %d hosts ", role, spec, done, all)
+			progress.say(fmt.Sprintf("%s: %d of %d hosts", name, done, all))
 		}
 		outcomes, err := counterfactual.Predict(ctx, recording, predict)
-		fmt.Fprintln(std.err)
+		progress.end()
 		if err != nil {
 			return false, err
 		}

@@ -132,12 +132,13 @@ func (c *simulateCellCmd) table(ctx context.Context, std streams, preset *sim.Pr
 			return usageError(err)
 		}
 	}
+	progress := newTicker(std.err)
 	rows, err := sim.Table(ctx, sim.TableOptions{
 		Preset: preset, Cases: c.Cases, Loads: c.Loads, Runs: c.Runs, Seed: c.Seed,
 		Span: c.Span, Warmup: c.Warmup, Workers: c.Jobs,
-		Progress: func(done, all int) { fmt.Fprintf(std.err, "\rsimulated %d of %d runs", done, all) },
+		Progress: func(done, all int) { progress.say(fmt.Sprintf("simulated %d of %d runs", done, all)) },
 	})
-	fmt.Fprintln(std.err)
+	progress.end()
 	if err != nil {
 		return err
 	}

@@ -180,10 +180,11 @@ func (c *simulateCheckCmd) measure(ctx context.Context, std streams) (record bed
 	}
 	record = bedRecord{Kernel: release, CPUs: runtime.NumCPU(), Connections: bedConnections, ServiceTime: bedService, Cells: bedCells()}
 	var packets, requests float64
+	progress := newTicker(std.err)
 	for round := range c.Rounds {
 		for i := range record.Cells {
 			cell := &record.Cells[(i+round)%len(record.Cells)]
-			fmt.Fprintf(std.err, "\rround %d of %d, cell %d of %d", round+1, c.Rounds, i+1, len(record.Cells))
+			progress.say(fmt.Sprintf("round %d of %d, cell %d of %d", round+1, c.Rounds, i+1, len(record.Cells)))
 			setting, err := sim.ParseSetting(cell.Setting)
 			if err != nil {
 				return record, err
@@ -215,7 +216,7 @@ func (c *simulateCheckCmd) measure(ctx context.Context, std streams) (record bed
 			requests += summary.AchievedRate
 		}
 	}
-	fmt.Fprintln(std.err)
+	progress.end()
 	record.PacketsPerRequest = packets / requests
 	_, clientErr := client.Stop(ctx)
 	_, serverErr := server.Stop(ctx)
