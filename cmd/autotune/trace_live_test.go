@@ -107,7 +107,7 @@ func TestAnAIMDRunIsRepeatedFromItsTraceAndAnotherPolicyReplayed(t *testing.T) {
 	load.offer(t, "load", 20000)
 	path := filepath.Join(t.TempDir(), "run.trace.zst")
 	b := startRun(t, "--apply", "--netns", bed.Server().Path, "--state", t.TempDir(), "--interval", "50ms", "--trace", path,
-		"--slo", "2ms", "--slo-quantile", "0.5", "--policy", "aimd:start=50us,step=50us,max=200us", bed.Server().Ifname)
+		"--slo", "20ms", "--slo-quantile", "0.5", "--policy", "aimd:start=50us,step=50us,max=2ms", bed.Server().Ifname)
 	b.await("it was applied", applied)
 	load.offer(t, "less", 2000)
 	ended := time.Duration(0)
