@@ -60,6 +60,8 @@ func New(o Options) (*Loop, error) {
 		return nil, fmt.Errorf("tuner: the SLO quantile %v is not between 0 and 1", o.Objective.Quantile)
 	case o.Bounds.MaxFlush < 0 || o.Bounds.MaxSuspend < 0:
 		return nil, fmt.Errorf("tuner: negative bounds: flush %v, suspend %v", o.Bounds.MaxFlush, o.Bounds.MaxSuspend)
+	case o.SLO.Confirm < 0:
+		return nil, fmt.Errorf("tuner: %d windows cannot confirm a breach of the SLO", o.SLO.Confirm)
 	}
 	l := &Loop{
 		options: o.withDefaults(),

@@ -32,6 +32,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"a quantile of 99", func(o *tuner.Options) { o.Objective.Quantile = 99 }, "not between 0 and 1"},
 		{"a quantile that is no number", func(o *tuner.Options) { o.Objective.Quantile = math.NaN() }, "not between 0 and 1"},
 		{"negative bounds", func(o *tuner.Options) { o.Bounds.MaxFlush = -1 }, "negative bounds"},
+		{"a breach that nothing confirms", func(o *tuner.Options) { o.SLO.Confirm = -1 }, "cannot confirm a breach"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
