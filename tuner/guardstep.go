@@ -60,7 +60,7 @@ type seen struct {
 	verdicts [maxGuards]model.Verdict
 	// breaches is the number of windows in a row above the SLO, measured that
 	// of the trial's windows, and onTrial tells that there was a trial;
-	// references is that of the windows to compare with.
+	// references is that of the windows to compare a new one with.
 	breaches, measured, references int
 	onTrial                        bool
 	// rest is the number of windows since the last trial, -1 without.
@@ -70,7 +70,7 @@ type seen struct {
 // look keeps what there is before the guards are asked.
 func (t *turn) look() {
 	q := t.q
-	t.seen.references, t.seen.credit, t.seen.trials, t.seen.rest = len(q.reference), q.credit, t.loop.onTrial(), -1
+	t.seen.references, t.seen.credit, t.seen.trials, t.seen.rest = t.references(), q.credit, t.loop.onTrial(), -1
 	if q.trial != nil {
 		t.seen.onTrial, t.seen.measured = true, len(q.trial.after)
 		if !t.thin && !t.settling {
@@ -134,7 +134,7 @@ func (t *turn) numbers(guard string, r ruling) []GuardNumber {
 			most("irq_suspend_timeout_ns", float64(to.IRQSuspendTimeout), float64(o.Bounds.MaxSuspend)),
 		}
 	case "step-limit":
-		return []GuardNumber{most("gro_flush_timeout_ns", float64(to.GROFlushTimeout), float64(reach(t.active.GROFlushTimeout, o.StepLimit.Factor, o.StepLimit.Flush)))}
+		return []GuardNumber{most("gro_flush_timeout_ns", float64(to.GROFlushTimeout), float64(t.flushWithinReach()))}
 	case "cooldown":
 		slots := (len(t.loop.queues) + o.Cooldown.OneIn - 1) / max(1, o.Cooldown.OneIn)
 		out := []GuardNumber{

@@ -20,14 +20,17 @@ func (stepLimitGuard) rule(t *turn, next func() ruling) ruling {
 	}
 	o := t.loop.options.StepLimit
 	limited := r.settings
-	limited.GROFlushTimeout = min(limited.GROFlushTimeout, max(reach(t.active.GROFlushTimeout, o.Factor, o.Flush), t.headroom()))
+	limited.GROFlushTimeout = min(limited.GROFlushTimeout, t.flushWithinReach())
 	limited.IRQSuspendTimeout = min(limited.IRQSuspendTimeout, reach(t.active.IRQSuspendTimeout, o.Factor, o.Suspend))
 	limited.DeferHardIRQs = uint32(min(time.Duration(limited.DeferHardIRQs), reach(time.Duration(t.active.DeferHardIRQs), o.Factor, time.Duration(o.Defer))))
 	if limited == r.settings {
 		return r
 	}
-	why := fmt.Sprintf("%v shortened to %v: one step goes up by a factor of %g, or by %g of the delay that the SLO leaves, at most; %s",
-		r.settings, limited, o.Factor, o.Headroom, r.why)
+	farthest := fmt.Sprintf("by a factor of %g", o.Factor)
+	if t.headroom() > 0 {
+		farthest += fmt.Sprintf(", or by %g of the delay that the SLO leaves,", o.Headroom)
+	}
+	why := fmt.Sprintf("%v shortened to %v: one step goes up %s at most; %s", r.settings, limited, farthest, r.why)
 	if limited == t.active {
 		return t.deny(r, model.VerdictRefused, "step-limit", why)
 	}
@@ -35,16 +38,22 @@ func (stepLimitGuard) rule(t *turn, next func() ruling) ruling {
 	return r
 }
 
+// flushWithinReach returns how far up the flush timeout may go in one step.
+func (t *turn) flushWithinReach() time.Duration {
+	o := t.loop.options.StepLimit
+	return max(reach(t.active.GROFlushTimeout, o.Factor, o.Flush), t.headroom())
+}
+
 // headroom returns the flush timeout that would use up the allowed share of
 // what the SLO leaves: a packet waits for the timer by the flush timeout at
 // most, so a step of that size cannot break the SLO by itself. It is zero where
-// the delay is not known.
+// the delay is not known, and where no share is allowed.
 func (t *turn) headroom() time.Duration {
-	free := t.loop.options.Objective.SLO - t.merged.Quantile
-	if t.merged.Quantile <= 0 || free <= 0 {
+	share, free := t.loop.options.StepLimit.Headroom, t.loop.options.Objective.SLO-t.merged.Quantile
+	if !(share > 0) || t.merged.Quantile <= 0 || free <= 0 {
 		return 0
 	}
-	step := time.Duration(t.loop.options.StepLimit.Headroom * float64(free))
+	step := time.Duration(share * float64(free))
 	return t.active.GROFlushTimeout + step.Truncate(time.Microsecond)
 }
 

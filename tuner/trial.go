@@ -163,17 +163,23 @@ func (t *turn) admit(r ruling) ruling {
 	if t.merged.CostPerPacket <= 0 {
 		return t.deny(r, model.VerdictHeld, "trial", "the CPU cost was not observed, so that nothing can be gained knowingly; "+r.why)
 	}
+	if have, need := t.references(), t.loop.options.Trial.Reference; have < need {
+		return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("%d of %d windows at this load to compare with; %s", have, need, r.why))
+	}
+	r.trial = trialBegin
+	return r
+}
+
+// references returns the number of windows at this load, and of known cost, that
+// a trial has to compare with.
+func (t *turn) references() int {
 	have := 0
 	for _, m := range t.q.reference {
 		if t.similarTo(m, t.merged.PacketRate, t.rawPackets) && !math.IsNaN(m.logCost) {
 			have++
 		}
 	}
-	if need := t.loop.options.Trial.Reference; have < need {
-		return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("%d of %d windows at this load to compare with; %s", have, need, r.why))
-	}
-	r.trial = trialBegin
-	return r
+	return have
 }
 
 // purposeOf returns the purpose by which a move is judged: a return to what
