@@ -158,23 +158,29 @@ func (c *cpuCounters) close() error {
 	return errors.Join(errs...)
 }
 
-// add fills in what each CPU counted since the call before.
+// add fills in what each CPU counted since the call before. One whose counters
+// cannot be read any more counts no further: the kernel takes those of a CPU that
+// goes offline apart, and does not put them together when it comes back.
 func (c *counters) add(samples []model.CPUSample) error {
+	var errs []error
 	for i := range samples {
-		one := c.cpus[samples[i].CPU]
+		cpu := samples[i].CPU
+		one := c.cpus[cpu]
 		if one == nil {
 			continue
 		}
 		now, err := one.read()
 		if err != nil {
-			return fmt.Errorf("CPU %d: %w", samples[i].CPU, err)
+			delete(c.cpus, cpu)
+			errs = append(errs, one.close())
+			continue
 		}
 		if counted, ok := now.since(one.last); ok {
 			samples[i].Cycles, samples[i].Instructions = &counted[0], &counted[1]
 		}
 		one.last = now
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (c *counters) close() error {

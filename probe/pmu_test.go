@@ -105,6 +105,42 @@ func TestCountersCountOnEachCPU(t *testing.T) {
 	}
 }
 
+// A CPU that was offline comes back with a group that has lost its second event.
+func TestACPUWhoseCountersEndedHasNone(t *testing.T) {
+	testbed.Require(t)
+	c, err := openCounters([]int{0, 1}, [2]counterEvent{
+		{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
+		{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	one := c.cpus[0]
+	if err := unix.Close(one.fds[1]); err != nil {
+		t.Fatal(err)
+	}
+	one.fds[1] = -1
+	for range 2 {
+		time.Sleep(time.Millisecond)
+		samples := []model.CPUSample{{CPU: 0}, {CPU: 1}}
+		if err := c.add(samples); err != nil {
+			t.Fatal(err)
+		}
+		if samples[0].Cycles != nil || samples[0].Instructions != nil || samples[1].Cycles == nil || samples[1].Instructions == nil {
+			t.Errorf("CPU 0 counted %v and %v, CPU 1 %v and %v; want nothing and something",
+				samples[0].Cycles, samples[0].Instructions, samples[1].Cycles, samples[1].Instructions)
+		}
+	}
+	if one.fds != [2]int{-1, -1} {
+		t.Errorf("the counters that ended are still open: %v", one.fds)
+	}
+}
+
 // Where the hardware counts, all samples have it; where it does not, none, and
 // the probe is missing by name if that is only because it is refused.
 func TestSamplesHaveCyclesWhereTheHardwareCountsThem(t *testing.T) {
