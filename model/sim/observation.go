@@ -22,7 +22,7 @@ type Quantity struct {
 	Of              func(*Result) float64
 }
 
-// tolerance is the error of a column that costs the fit one unit.
+// fitTolerance is the error of a column that costs the fit one unit.
 var fitTolerance = [...]float64{0.01, 0.015, 0.02, 0.03, 0.02, 0.015}
 
 // observations returns all measurements in one form.

@@ -102,7 +102,7 @@ func (l *lane) sample(q model.Queue, c *counters) model.QueueSample {
 func (l *lane) cpuSample(cpu int, c *counters) model.CPUSample {
 	out := model.CPUSample{
 		CPU: cpu, NetRX: durationOf(c.softirq - c.hardIRQ), NetRXIdle: durationOf(c.softirqIdle - c.hardIRQIdle),
-		HardIRQs: copyOf(c.irqs), HardIRQ: durationOf(int64(c.irqs) * l.ns.interruptNIC), HardIRQIdle: durationOf(c.hardIRQIdle),
+		HardIRQs: copyOf(c.irqs), HardIRQ: durationOf(c.hardIRQ), HardIRQIdle: durationOf(c.hardIRQIdle),
 		Ksoftirqd: new(time.Duration), TransmitOnly: new(uint64),
 		Busy: time.Duration(c.softirq + c.thread), Squeezed: c.squeezed,
 	}

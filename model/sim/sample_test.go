@@ -118,6 +118,11 @@ func checkSample(t *testing.T, sample model.Sample, c sim.Case) {
 			t.Errorf("CPU %d: busy %v, NET_RX %v, of it idle %v, in %v", cpu.CPU, cpu.Busy, cpu.NetRX, cpu.NetRXIdle, sample.Span)
 		}
 	}
+	for _, cpu := range sample.CPUs {
+		if cpu.HardIRQ == nil || cpu.HardIRQIdle == nil || *cpu.HardIRQIdle > *cpu.HardIRQ || *cpu.HardIRQ+*cpu.NetRX > cpu.Busy {
+			t.Errorf("CPU %d: busy %v, NET_RX %v, interrupts %v, of it idle %v", cpu.CPU, cpu.Busy, cpu.NetRX, cpu.HardIRQ, cpu.HardIRQIdle)
+		}
+	}
 	app := sample.Apps[0]
 	if len(app.Contexts) != 8 || app.Waits == nil || app.CPU <= 0 {
 		t.Fatalf("application %+v", app)
