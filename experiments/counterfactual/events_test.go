@@ -158,6 +158,37 @@ func TestSingleEventsTellHowServiceTimesDiffer(t *testing.T) {
 	}
 }
 
+func TestServiceTimesThatWereSeenTakeThePlaceOfADistribution(t *testing.T) {
+	var seen services
+	for i := range leastServices {
+		seen.keep(service{time: float64(1 + 9*(i%4/3)), weight: 1})
+	}
+	cost := vethPreset(t).Cost
+	cost.ExponentialService = true
+	cost.RequestUser, cost.RequestSystem = 3*time.Microsecond, 2*time.Microsecond
+	seen.vary(&cost)
+	if err := cost.Check(); err != nil || len(cost.ServiceShape) != shapeQuantiles {
+		t.Errorf("%d service times, error %v", len(cost.ServiceShape), err)
+	}
+	// One in four takes ten times as long as the others, so that the mean is 13/4.
+	if user, system := cost.RequestUser, cost.RequestSystem; user != 9750 || system != 6500 {
+		t.Errorf("the mean request takes %v and %v, want 9.75us and 6.5us", user, system)
+	}
+}
+
+func TestARegimeWhoseRequestsCameLateInItsWindowsHasThemAtRandom(t *testing.T) {
+	var g regime
+	p := newPattern(time.Second, []time.Duration{900 * time.Millisecond, 910 * time.Millisecond})
+	p.regime = &g
+	r := Recording{spans: map[time.Duration]int{time.Second: 1}, tracks: []track{{patterns: []pattern{p}}}}
+	if load, span := r.regimeLoad(&g, 1); load != nil || span != 0 {
+		t.Errorf("%v for %v, want nothing: no request came in the first half", load, span)
+	}
+	if load, span := r.regimeLoad(&g, 2); load == nil || span != time.Second {
+		t.Errorf("%v for %v, want the window", load, span)
+	}
+}
+
 func TestEventsThatWereLostAreNotUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*model.Sample, []*model.Events) []*model.Events

@@ -84,13 +84,7 @@ func Fit(ctx context.Context, r *Recording, o FitOptions) (*Fitted, error) {
 		f.start.Cost.RequestUser = max(least, r.service.Quantile(0.5)*6/10)
 		f.start.Cost.RequestSystem = max(least, r.service.Quantile(0.5)*6/10)
 	}
-	if shape := r.services.shape(); shape != nil {
-		// The costs are of the mean request, what was measured is the median.
-		mean := 1 / shape[len(shape)/2]
-		f.start.Cost.ServiceShape = shape
-		f.start.Cost.RequestUser = time.Duration(float64(f.start.Cost.RequestUser) * mean)
-		f.start.Cost.RequestSystem = time.Duration(float64(f.start.Cost.RequestSystem) * mean)
-	}
+	r.services.vary(&f.start.Cost)
 	f.targets = r.targets(o.Requests)
 	if len(f.targets) == 0 {
 		return nil, fmt.Errorf("%w enough of any setting at any load: %d requests are needed", ErrNothingMeasured, leastRequests)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"autotune/model"
+	"autotune/model/sim"
 )
 
 const (
@@ -104,6 +105,21 @@ func (s *services) shape() []float64 {
 		out[i] *= shapeQuantiles / sum
 	}
 	return out
+}
+
+// vary gives the requests of a cost model, which are the median, the distribution
+// of those that were seen, if that is known. What was seen takes the place of a
+// distribution that the model had.
+func (s *services) vary(c *sim.CostModel) {
+	shape := s.shape()
+	if shape == nil {
+		return
+	}
+	// The costs are of the mean request.
+	mean := 1 / shape[len(shape)/2]
+	c.ServiceShape, c.ExponentialService = shape, false
+	c.RequestUser = time.Duration(float64(c.RequestUser) * mean)
+	c.RequestSystem = time.Duration(float64(c.RequestSystem) * mean)
 }
 
 // Services returns how many service times the distribution of service times is

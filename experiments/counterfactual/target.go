@@ -153,6 +153,10 @@ func (r *Recording) regimeLoad(g *regime, requests int) (sim.Load, time.Duration
 			at = append(at, times[:end])
 			load.PerSecond[0] = append(load.PerSecond[0], float64(end)/piece.Seconds())
 		}
+		if n == 0 {
+			// All came later than that in their windows.
+			return nil, 0
+		}
 	}
 	load.Singles = func(_, window int) ([]time.Duration, bool) {
 		if window >= len(at) {
