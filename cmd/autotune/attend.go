@@ -154,6 +154,8 @@ func (a *attendance) yield(q model.Queue, yielded bool, why string) {
 // readiness reports on each application once, when it has been watched for a
 // few windows.
 func (a *attendance) readiness(ctx context.Context, s *model.Sample) {
+	// Another process may get the ID of one that has ended.
+	maps.DeleteFunc(a.answered, func(pid int, _ bool) bool { return a.watch.apps[pid] == nil })
 	if len(s.Apps) == 0 {
 		return
 	}

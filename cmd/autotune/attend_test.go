@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,5 +97,57 @@ func TestARunTellsOfRebindsAndYields(t *testing.T) {
 		if diff := cmp.Diff([]string{"yield true", "yield false", "rebind"}, got); diff != "" {
 			t.Errorf("said (-want +got):\n%s", diff)
 		}
+	}
+}
+
+func TestAProcessWithTheIDOfAnEndedOneIsReportedOn(t *testing.T) {
+	system := memkernel.New()
+	system.AddNamespace("n").AddDevice("dev0", 1, memkernel.Driver{})
+	dir := t.TempDir()
+	host, err := actuate.Open(t.Context(), actuate.Options{
+		System: system, Namespace: actuate.NamespaceRef{Name: "n"}, Ifaces: []string{"dev0"},
+		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	procfs := filepath.Join(dir, "proc")
+	task := filepath.Join(procfs, "42", "task", "42")
+	var out, errs bytes.Buffer
+	a := &attendance{
+		std: streams{out: &out, err: &errs}, asJSON: true, name: func(model.Queue) string { return "dev0" },
+		host: host, watch: newReadinessWatch(procfs), asked: true,
+	}
+	receives := func(comm string) {
+		if err := os.MkdirAll(task, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(task, "status"), []byte("Cpus_allowed_list:\t0\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for range readinessWindows {
+			a.window(t.Context(), &model.Sample{Span: time.Second, Apps: []model.AppSample{{PID: 42, Comm: comm}}})
+		}
+	}
+	receives("first")
+	receives("first")
+	if err := os.RemoveAll(filepath.Join(procfs, "42")); err != nil {
+		t.Fatal(err)
+	}
+	a.window(t.Context(), &model.Sample{Span: time.Second})
+	receives("second")
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		var summary readyLine
+		if err := json.Unmarshal([]byte(line), &summary); err != nil {
+			t.Fatal(err)
+		}
+		if summary.Kind == "readiness_summary" {
+			got = append(got, summary.Comm)
+		}
+	}
+	if diff := cmp.Diff([]string{"first", "second"}, got); diff != "" {
+		t.Errorf("reported on (-want +got):\n%s%s", diff, &errs)
 	}
 }
