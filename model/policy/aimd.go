@@ -162,17 +162,19 @@ func (p *AIMD) Decide(f model.Features) model.Decision {
 	band, known := q.locate(f.PacketRate, steady)
 	if band == nil {
 		p.learn(q, f)
-		if b := q.ahead(f); b != nil && q.move == nil && f.Active != b.best {
-			return model.Decision{
-				Settings: b.best,
-				Purpose:  model.PurposeReturn,
-				Why:      fmt.Sprintf("load moved by %+.0f%% towards where %v was confirmed", 100*f.RateChange, b.best),
+		if b := q.ahead(f); b != nil && q.move == nil {
+			if best := possible(b.best, f); best != f.Active {
+				return model.Decision{
+					Settings: best,
+					Purpose:  model.PurposeReturn,
+					Why:      fmt.Sprintf("load moved by %+.0f%% towards where %v was confirmed", 100*f.RateChange, b.best),
+				}
 			}
 		}
 		return hold(f, fmt.Sprintf("load moved by %+.0f%% to %s packets/s, not seen before; waiting for it to settle", 100*f.RateChange, rate(f.PacketRate)))
 	}
 	if !known {
-		band.best = q.neighbour(band, f.Active)
+		band.best = possible(q.neighbour(band, f.Active), f)
 	}
 	p.learn(q, f)
 	band.note(f, steady)
@@ -185,9 +187,9 @@ func (p *AIMD) Decide(f model.Features) model.Decision {
 			return d
 		}
 	}
-	if band.confirmed && f.Active != band.best {
+	if best := possible(band.best, f); band.confirmed && f.Active != best {
 		return model.Decision{
-			Settings: band.best,
+			Settings: best,
 			Purpose:  model.PurposeReturn,
 			Why:      fmt.Sprintf("%v was confirmed at about %s packets/s%s", band.best, rate(f.PacketRate), band.costWhy(band.best)),
 		}
@@ -286,7 +288,7 @@ func (p *AIMD) goOn(q *aimdQueue, f model.Features) (model.Decision, bool) {
 	m := q.move
 	if q.band != m.band {
 		band := q.bands[q.band]
-		if band.confirmed && f.Active != band.best {
+		if band.confirmed && f.Active != possible(band.best, f) {
 			q.move = nil
 			return model.Decision{}, false
 		}
@@ -343,6 +345,7 @@ func (p *AIMD) entry(band *aimdBand, f model.Features) time.Duration {
 
 // enter brings a new band to what its neighbour holds.
 func (p *AIMD) enter(q *aimdQueue, band *aimdBand, f model.Features) model.Decision {
+	band.best = possible(band.best, f)
 	if f.Active == band.best {
 		return hold(f, fmt.Sprintf("%s packets/s is new; measuring %v there (%d of %d windows)", rate(f.PacketRate), f.Active, band.steady, aimdSettled))
 	}

@@ -374,6 +374,42 @@ func TestAIMDSuspendsWhereAnApplicationIsReady(t *testing.T) {
 	}
 }
 
+// An application that has gone, or mixes instances now, cannot be suspended for:
+// what was confirmed with it must not be all that is asked for.
+func TestAIMDGoesOnByDeferralWhereTheApplicationIsNoLongerReady(t *testing.T) {
+	const rate = 40_000
+	p := parse(t, "aimd")
+	settle(p, rate, model.Settings{})
+	suspended := p.Decide(ready(rate, model.Settings{})).Settings
+	if suspended.Mode() != model.ModeSuspension {
+		t.Fatalf("proposed %v, want suspension", suspended)
+	}
+	kept := ready(rate, suspended)
+	kept.Outcome = model.Outcome{Verdict: model.VerdictKept, To: suspended, Purpose: model.PurposeCost}
+	p.Decide(kept)
+
+	alone := suspended
+	alone.IRQSuspendTimeout = 0
+	if d := p.Decide(features(rate, model.Settings{})); d.Settings != alone || d.Purpose != model.PurposeReturn {
+		t.Errorf("proposed %v for %s (%s), want %v as a return", d.Settings, d.Purpose, d.Why, alone)
+	}
+	// The guards have taken the suspension back, and that is late.
+	late := features(rate, alone)
+	late.Quantile = 400 * us
+	var d model.Decision
+	for range 5 {
+		if d = p.Decide(late); d.Purpose != model.PurposeHold {
+			break
+		}
+	}
+	if d.Purpose != model.PurposeSafety || d.Settings.IRQSuspendTimeout != 0 || d.Settings == alone {
+		t.Errorf("proposed %v for %s (%s), want less timeout for safety", d.Settings, d.Purpose, d.Why)
+	}
+	if d := p.Decide(ready(rate, alone)); d.Settings != suspended || d.Purpose != model.PurposeReturn {
+		t.Errorf("with the application back, proposed %v for %s (%s), want %v as a return", d.Settings, d.Purpose, d.Why, suspended)
+	}
+}
+
 // deferred is deferral alone.
 func deferred(flush time.Duration) model.Settings {
 	return model.Settings{DeferHardIRQs: 40, GROFlushTimeout: flush}

@@ -28,3 +28,14 @@ func (p *AIMD) suspend(q *aimdQueue, band *aimdBand, f model.Features) model.Dec
 	return p.propose(q, f, settingsFor(model.ModeSuspension, next, f), model.PurposeSafety,
 		fmt.Sprintf("%s; an application can drive the queue, with flush %v", over, next))
 }
+
+// possible returns what a remembered setting comes to now: without suspension
+// where the application that it was confirmed with is no longer ready. Asked for
+// as it was it would be refused in each window, and nothing else be tried.
+func possible(s model.Settings, f model.Features) model.Settings {
+	if s.Mode() != model.ModeSuspension || f.Suspension.Ready || s == f.Active {
+		return s
+	}
+	s.IRQSuspendTimeout, s.BusyPoll = 0, model.BusyPoll{}
+	return s
+}
