@@ -96,6 +96,12 @@ func (t *turn) ready(s model.Settings) error {
 	return nil
 }
 
+// drivable reports whether applications can be made to do what the settings ask
+// of them, so that the readiness guard lets a move there pass.
+func (t *turn) drivable(s model.Settings) bool {
+	return t.steerable(s) == nil && (s.IRQSuspendTimeout == 0 || s == t.q.original || t.ready(s) == nil)
+}
+
 // suspension returns whether the queue may be suspended at all.
 func (t *turn) suspension() model.Readiness {
 	var id uint32

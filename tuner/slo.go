@@ -32,7 +32,7 @@ func (sloGuard) rule(t *turn, next func() ruling) ruling {
 	if q.breaches < o.Confirm || !q.wrote || t.active == q.original || q.trial != nil {
 		return r
 	}
-	if r.moves() && (r.purpose == model.PurposeSafety || r.purpose == model.PurposeReturn) {
+	if r.moves() && (r.purpose == model.PurposeSafety || r.purpose == model.PurposeReturn) && t.drivable(r.settings) {
 		return r
 	}
 	answer := ruling{proposed: r.proposed, purpose: model.PurposeSafety, verdict: model.VerdictApplied, guard: "slo"}
@@ -72,7 +72,7 @@ func (t *turn) safest() (s model.Settings, predicted time.Duration, ok bool) {
 				n++
 			}
 		}
-		if n == 0 || candidate == t.active {
+		if n == 0 || candidate == t.active || !t.drivable(candidate) {
 			continue
 		}
 		mean := sum / float64(n)
