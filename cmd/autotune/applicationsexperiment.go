@@ -32,7 +32,7 @@ func (c *applicationsCmd) Run(ctx context.Context, std streams) error {
 	if c.Rounds < 1 || c.Span < 250*time.Millisecond {
 		return usageError(errors.New("--rounds must be positive and --span at least 250ms"))
 	}
-	if c.Rate < 0 || c.Rate > 1e6 {
+	if c.Rate != 0 && !(c.Rate >= 1 && c.Rate <= 1e6) {
 		return usageError(fmt.Errorf("--rate %v: from 1 to 1000000 requests per second", c.Rate))
 	}
 	if err := demoPossible(); err != nil {

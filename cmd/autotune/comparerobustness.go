@@ -17,7 +17,7 @@ import (
 type compareRobustnessCmd struct {
 	Policies   []string      `help:"Policies as for compare." sep:"none" default:"greybox,aimd" placeholder:"SPEC,..."`
 	WrongPrior []string      `help:"Policies that are added where the machine is not what a prior describes (costs-2, costs-half, rtt-20us); none for none. By default greybox with the prior of the preset, where greybox is compared." name:"wrong-prior" sep:"none" placeholder:"SPEC,..."`
-	Variants   []string      `help:"Which variants,: nominal, slo-150us, slo-400us, slo-1ms, window-100ms, window-1s, window-5s, noise-4, skew-half, sampled-16, costs-2, costs-half, rtt-20us; by default all, in this order." placeholder:"NAME,..."`
+	Variants   []string      `help:"Which variants: nominal, slo-150us, slo-400us, slo-1ms, window-100ms, window-1s, window-5s, noise-4, skew-half, sampled-16, costs-2, costs-half, rtt-20us; by default all, in this order." placeholder:"NAME,..."`
 	Scenarios  []string      `help:"Scenarios, as for compare; by default constant,step,diurnal,mmpp,flash,mixed." placeholder:"NAME|FILE.toml,..."`
 	SLO        time.Duration `help:"Target for the delay where a variant has no other; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
 	Windows    int           `help:"Windows of 250ms of each scenario; variants with windows of 1s last twice as long, those with 5s five times." default:"240"`
