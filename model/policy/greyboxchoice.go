@@ -129,8 +129,9 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxCh
 }
 
 // risen returns by how much load is expected to exceed the last window's, where
-// it rose in two windows: by as much in the next window, and in the one after a move nothing is
-// decided. A jump is over when it is seen.
+// it rose in two windows: by as much again in the next, and by half of that in
+// the one after, in which nothing is decided if this one moves. A jump is over
+// when it is seen.
 func risen(change float64) float64 {
 	const ahead, steepest = 1.5, 0.1
 	if !(change > 0) {

@@ -117,7 +117,6 @@ func (c *greyboxChoice) forecast(g *greyboxPlan) *model.Forecast {
 	}
 	const further = 1.25
 	other := *c
-	other.peak = 0
 	other.rate *= further
 	more := other.plan(g.mode, g.flush)
 	return &model.Forecast{
