@@ -86,8 +86,12 @@ func (c *counterfactualCmd) Run(ctx context.Context, std streams) (err error) {
 		return err
 	}
 	met := true
-	// With all that was recorded, and to compare, as if there were no events.
-	for _, events := range []bool{true, false}[:1+count(c.Events)] {
+	withEvents := []bool{true}
+	if c.Events {
+		// To compare, as if there were none.
+		withEvents = append(withEvents, false)
+	}
+	for _, events := range withEvents {
 		recording, live, err := readCounterfactual(dir, events)
 		if err != nil {
 			return usageError(err)
@@ -107,14 +111,6 @@ func (c *counterfactualCmd) Run(ctx context.Context, std streams) (err error) {
 		return &exitError{code: exitMissed}
 	}
 	return nil
-}
-
-// count is 1 for what is so.
-func count(so bool) int {
-	if so {
-		return 1
-	}
-	return 0
 }
 
 // readCounterfactual reads what measure wrote, with single events or without.

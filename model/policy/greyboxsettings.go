@@ -16,15 +16,11 @@ func (c *greyboxChoice) settings(g *greyboxPlan) model.Settings {
 	if g.mode == suspending {
 		s.IRQSuspendTimeout = suspendWithin(c.f.CostPerPacket)
 		if c.f.Suspension.Steered {
-			s.BusyPoll = model.BusyPoll{Prefer: true, Budget: greyboxPollBudget}
+			s.BusyPoll = model.BusyPoll{Prefer: true, Budget: pollBudget}
 		}
 	}
 	return s
 }
-
-// greyboxPollBudget is the packets per busy poll: what the kernel grants
-// everybody, and as good as any below saturation.
-const greyboxPollBudget = 64
 
 // suspendWithin returns the suspend timeout for an application that takes so long
 // per packet: twice the time for the largest batch, two polls of 64 packets. At
@@ -32,7 +28,7 @@ const greyboxPollBudget = 64
 // 20 ms a stuck application would hold packets up. It is rounded up to few
 // values.
 func suspendWithin(perPacket time.Duration) time.Duration {
-	const batch = 2 * greyboxPollBudget
+	const batch = 2 * pollBudget
 	for _, t := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond} {
 		if 2*batch*perPacket <= t {
 			return t
