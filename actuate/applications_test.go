@@ -200,6 +200,53 @@ func TestBudgetOfASocketIsPutBackWhereItCanBeRead(t *testing.T) {
 	}
 }
 
+// askedProcesses counts how often it was asked for budgets.
+type askedProcesses struct {
+	busypoll.System
+	asked int
+}
+
+func (p *askedProcesses) SocketBudgets() error {
+	p.asked++
+	return p.System.SocketBudgets()
+}
+
+type askedSystem struct {
+	actuate.System
+	processes *askedProcesses
+}
+
+func (s askedSystem) Processes() busypoll.System { return s.processes }
+
+func TestRestoringManySocketsAsksOnceForBudgets(t *testing.T) {
+	c := newComputer(t)
+	p := c.Applications.Start("app")
+	const sockets = 5
+	for range sockets {
+		p.Open(7)
+	}
+	wishes := c.wishes(preferred, p)
+	for i := range wishes {
+		wishes[i].Descriptor.Kind = busypoll.KindSocket
+	}
+	a := c.open("s")
+	_, err := a.Apply(t.Context(), wishes)
+	if err := errors.Join(err, a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	processes := &askedProcesses{System: c.Processes()}
+	report, err := actuate.RestoreOn(t.Context(), askedSystem{c.System, processes}, c.state("s"), c.run())
+	restored := 0
+	for _, r := range report.Contexts {
+		if r.Parameter == busypoll.ParameterBudget && r.Outcome == actuate.OutcomeRestored {
+			restored++
+		}
+	}
+	if err != nil || !report.Settled || restored != sockets || processes.asked != 1 {
+		t.Errorf("asked %d times, want once, and restored %d of %d budgets: %v, %v", processes.asked, restored, sockets, report, err)
+	}
+}
+
 func TestContextLeftToAChildIsPutBack(t *testing.T) {
 	c := newComputer(t)
 	parent := c.Applications.Start("app")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"autotune/actuate/busypoll"
 )
@@ -20,11 +21,13 @@ func restoreContexts(ctx context.Context, processes busypoll.System, base *basel
 	if err != nil {
 		rows = nil
 	}
+	// One answer does for all sockets: it takes a walk over all files.
+	noBudgets := sync.OnceValue(processes.SocketBudgets)
 	var reports []ContextReport
 	for i := range base.Contexts {
 		c := &base.Contexts[i]
 		if record := last.context(c.key()); record != nil {
-			reports = append(reports, restoreContext(processes, rows, c, record)...)
+			reports = append(reports, restoreContext(processes, rows, c, record, noBudgets)...)
 		}
 	}
 	return reports
@@ -80,11 +83,11 @@ func addresses(rows []busypoll.Descriptor) bool {
 // put back is looked at anew.
 const restoreAttempts = 3
 
-func restoreContext(processes busypoll.System, rows []busypoll.Descriptor, c *baselineContext, record *intentContext) []ContextReport {
+func restoreContext(processes busypoll.System, rows []busypoll.Descriptor, c *baselineContext, record *intentContext, noBudgets func() error) []ContextReport {
 	whole := ContextReport{PID: c.Handles[0].PID, Comm: c.Comm, FD: c.Handles[0].FD, Kind: c.Handles[0].Kind}
 	var failures []error
 	for _, r := range reaches(rows, c, *record.Confirmed != *record.Intended) {
-		reports, err := putContextBack(processes, r, c, record)
+		reports, err := putContextBack(processes, r, c, record, noBudgets)
 		if errors.Is(err, busypoll.ErrVanished) {
 			continue
 		}
@@ -103,8 +106,9 @@ func restoreContext(processes busypoll.System, rows []busypoll.Descriptor, c *ba
 	return []ContextReport{whole}
 }
 
-// putContextBack judges, writes and reads back one context.
-func putContextBack(processes busypoll.System, r reach, c *baselineContext, record *intentContext) ([]ContextReport, error) {
+// putContextBack judges, writes and reads back one context. NoBudgets tells why
+// budgets of sockets cannot be read, nil where they can.
+func putContextBack(processes busypoll.System, r reach, c *baselineContext, record *intentContext, noBudgets func() error) ([]ContextReport, error) {
 	present, err := processes.Get(r.Handle)
 	if err == nil && r.other && present != *record.Intended {
 		err = busypoll.ErrVanished
@@ -114,7 +118,7 @@ func putContextBack(processes busypoll.System, r reach, c *baselineContext, reco
 	}
 	var noBudget error
 	if r.Kind == busypoll.KindSocket {
-		noBudget = processes.SocketBudgets()
+		noBudget = noBudgets()
 	}
 	var reports []ContextReport
 	for range restoreAttempts {
