@@ -3,7 +3,6 @@ package compare
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -73,7 +72,7 @@ func Collect(dirs, names []string, perScenario bool) ([]Collected, error) {
 func readSummaries(path string) ([]Summary, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read the summary: %w", err), ErrDirectory)
+		return nil, notDirectory(err, "read the summary")
 	}
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
@@ -85,7 +84,7 @@ func readSummaries(path string) ([]Summary, error) {
 			Summary
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s:%d: %w", path, n, err), ErrDirectory)
+			return nil, notDirectory(err, "%s:%d", path, n)
 		}
 		if line.Kind == "summary" {
 			out = append(out, line.Summary)

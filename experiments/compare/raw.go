@@ -107,6 +107,16 @@ func encodeRows(cells []Cell) ([]byte, error) {
 // comparison.
 var ErrDirectory = errors.New("not the directory of a comparison")
 
+// notDirectory returns an error in one line that wraps [ErrDirectory] and err, if
+// there is one.
+func notDirectory(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if err == nil {
+		return fmt.Errorf("%s: %w", what, ErrDirectory)
+	}
+	return fmt.Errorf("%s: %w: %w", what, ErrDirectory, err)
+}
+
 // ReadManifest reads what a directory says of itself.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
@@ -115,12 +125,12 @@ func ReadManifest(dir string) (Manifest, error) {
 		return m, fmt.Errorf("%s has no %s (its run did not finish): %w", dir, ManifestFile, ErrDirectory)
 	}
 	if err != nil {
-		return m, errors.Join(fmt.Errorf("read the manifest: %w", err), ErrDirectory)
+		return m, notDirectory(err, "read the manifest")
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil || m.Kind != "manifest" {
-		return m, errors.Join(fmt.Errorf("%s is no manifest: %w", filepath.Join(dir, ManifestFile), ErrDirectory), err)
+		return m, notDirectory(err, "%s is no manifest", filepath.Join(dir, ManifestFile))
 	}
 	return m, nil
 }

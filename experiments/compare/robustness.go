@@ -106,10 +106,10 @@ func ReadRobustness(dir string) (Robustness, error) {
 	path := filepath.Join(dir, RobustnessFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return r, errors.Join(fmt.Errorf("%s has no %s: %w", dir, RobustnessFile, ErrDirectory), err)
+		return r, notDirectory(err, "%s has no %s", dir, RobustnessFile)
 	}
 	if err := json.Unmarshal(text, &r); err != nil || r.Kind != "robustness" || len(r.Variants) == 0 {
-		return r, errors.Join(fmt.Errorf("%s does not name variants: %w", path, ErrDirectory), err)
+		return r, notDirectory(err, "%s does not name variants", path)
 	}
 	return r, nil
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,7 +89,7 @@ func ReadRobustTable(dir string) (RobustTable, error) {
 func readComparisons(path string) ([]Comparison, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read the comparisons: %w", err), ErrDirectory)
+		return nil, notDirectory(err, "read the comparisons")
 	}
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
@@ -102,13 +101,16 @@ func readComparisons(path string) ([]Comparison, error) {
 			Comparison
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s:%d: %w", path, n, err), ErrDirectory)
+			return nil, notDirectory(err, "%s:%d", path, n)
 		}
 		if line.Kind == "comparison" {
 			out = append(out, line.Comparison)
 		}
 	}
-	return out, lines.Err()
+	if err := lines.Err(); err != nil {
+		return nil, notDirectory(err, "read %s", path)
+	}
+	return out, nil
 }
 
 // WriteText writes the table for people.
