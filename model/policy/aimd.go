@@ -324,7 +324,7 @@ func (p *AIMD) above(band *aimdBand, f model.Features, steps int) (flush time.Du
 	least := p.options.Min
 	next := cur + p.options.Step<<min(steps, 20)
 	switch {
-	case cur == 0:
+	case cur <= p.options.Min && cur < p.entry(band, f):
 		// A retry begins further out: the first may have stopped at a hump.
 		next = p.entry(band, f) << min(band.up.failures, 10)
 		least = max(least, band.fruitful(f))
@@ -381,7 +381,7 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %d more windows",
 			f.Active, rate(f.PacketRate), band.costWhy(f.Active), band.up.until-band.age))
 	}
-	if current(f.Active) == 0 && p.entry(band, f) > p.options.Max {
+	if current(f.Active) <= p.options.Min && p.entry(band, f) > p.options.Max {
 		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would poll about as often as interrupts do", rate(f.PacketRate), p.options.Max))
 	}
 	next, ok := p.above(band, f, 0)

@@ -83,6 +83,20 @@ func TestAIMDBeginsWhereATimeoutGathersPackets(t *testing.T) {
 	}
 }
 
+func TestAIMDLeavesItsLeastAsItLeavesInterrupts(t *testing.T) {
+	least := model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 20 * us}
+	if d := settle(parse(t, "aimd:min=20us"), 40_000, least); d.Settings.GROFlushTimeout != 50*us {
+		t.Errorf("at 40K packets/s went from 20us to %v, want 50us: %s", d.Settings, d.Why)
+	}
+	if d := settle(parse(t, "aimd:min=20us,start=20us"), 200_000, least); d.Settings.GROFlushTimeout != 24*us {
+		t.Errorf("at 200K packets/s, where 10us gathers packets, went to %v, want 24us: %s", d.Settings, d.Why)
+	}
+	d := settle(parse(t, "aimd:min=20us"), 5_000, least)
+	if d.Purpose != model.PurposeHold || !strings.Contains(d.Why, "poll about as often as interrupts do") {
+		t.Errorf("at 5K packets/s proposed %v: %s", d.Settings, d.Why)
+	}
+}
+
 // batches returns features of plain interrupts whose polls find that many
 // packets each.
 func batches(rate, perPoll float64) model.Features {
