@@ -194,6 +194,18 @@ func TestGreyboxFollowsASteeredApplication(t *testing.T) {
 	}
 }
 
+func TestGreyboxAsksForNoSuspensionThatIsNotReady(t *testing.T) {
+	p := parse(t, "greybox:max=200us")
+	active := model.Settings{DeferHardIRQs: 40, GROFlushTimeout: 50 * us, IRQSuspendTimeout: 20 * time.Millisecond}
+	f := features(40_000, active)
+	f.Quantile = 10 * f.Objective.SLO
+	for range 5 {
+		if d := p.Decide(f); d.Settings != active && d.Settings.Mode() == model.ModeSuspension {
+			t.Errorf("proposed %v where no application is ready: %s", d.Settings, d.Why)
+		}
+	}
+}
+
 func TestGreyboxObjectives(t *testing.T) {
 	settled := func(spec string) model.Features {
 		last, _ := drive(t, greyboxOf(t, spec), newLaw(6), 300, constant(50_000))

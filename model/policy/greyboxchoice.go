@@ -220,7 +220,7 @@ func (c *greyboxChoice) retreat() model.Decision {
 			target = c.plan(suspending, c.onGrid(back))
 		}
 	}
-	if back := c.onGrid(time.Duration(float64(c.now.flush) / greyboxBack)); !ok && c.now.mode == suspending && back < c.now.flush && c.now.busiest < c.cap(suspending)-greyboxRoom {
+	if back := c.onGrid(time.Duration(float64(c.now.flush) / greyboxBack)); !ok && c.now.mode == suspending && c.f.Suspension.Ready && back < c.now.flush && c.now.busiest < c.cap(suspending)-greyboxRoom {
 		down := c.plan(suspending, back)
 		return c.move(&down, model.PurposeSafety, over+", and no setting is predicted to hold; in suspension less timeout is less delay")
 	}
