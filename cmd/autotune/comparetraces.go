@@ -113,7 +113,7 @@ func readLoad(ctx context.Context, std streams, files recording, all *counterfac
 		switch {
 		case errors.Is(err, io.EOF):
 			return l, l.CheckLoad()
-		case errors.Is(err, trace.ErrCorrupt) || errors.Is(err, trace.ErrMissing):
+		case damaged(err):
 			return nil, fmt.Errorf("%w; autotune trace cut --salvage FILE -o SOUND keeps what is sound", err)
 		case err != nil:
 			return nil, err

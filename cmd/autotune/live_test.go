@@ -377,9 +377,13 @@ func TestSuspendWithoutABusyPollingApplicationIsRefused(t *testing.T) {
 	originals := k.settings()
 	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "50ms", "--duration", "2s",
 		"--policy", "static:defer=100,flush=50us,suspend=20ms", bed.Server().Ifname)
-	e := b.await("the refusal", func(e tuner.Entry) bool { return e.Guard == "readiness" })
-	if e.Verdict != model.VerdictRefused || e.To.IRQSuspendTimeout != 0 {
-		t.Errorf("readiness gave %v with %v, want a refusal", e.Verdict, e.To)
+	e := b.await("what is left of the order", func(e tuner.Entry) bool { return e.Guard == "readiness" })
+	if want := (model.Settings{DeferHardIRQs: 100, GROFlushTimeout: 50 * time.Microsecond}); e.To != want || !strings.Contains(e.Why, "suspend 20ms refused") {
+		t.Errorf("readiness gave %v with %v (%s), want %v", e.Verdict, e.To, e.Why, want)
+	}
+	e = b.await("the refusal", func(e tuner.Entry) bool { return e.Guard == "readiness" && e.Verdict == model.VerdictRefused })
+	if e.To.IRQSuspendTimeout != 0 {
+		t.Errorf("refused with %v", e.To)
 	}
 	if code, stderr := b.wait(); code != exitDone {
 		t.Errorf("exit code %d: %s", code, stderr)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"autotune/probe/trace"
@@ -35,6 +36,12 @@ func (r recording) String() string {
 		return r[0]
 	}
 	return fmt.Sprintf("%s and %d more", r[0], len(r)-1)
+}
+
+// damaged reports whether an error says that a trace is not as it was written.
+func damaged(err error) bool {
+	var frame *trace.FrameError
+	return errors.As(err, &frame) || errors.Is(err, trace.ErrMissing)
 }
 
 // recordingsOf tells which files are parts of one recording. Parts that are

@@ -42,8 +42,7 @@ func (in traceInput) name() string { return strings.Join(in.Files, " ") }
 
 // readError says how to get at the rest of a damaged trace.
 func (in traceInput) readError(err error) error {
-	var damage *trace.FrameError
-	if errors.As(err, &damage) && !in.Salvage {
+	if damaged(err) && !in.Salvage {
 		return fmt.Errorf("%w; --salvage skips what is damaged", err)
 	}
 	return err
