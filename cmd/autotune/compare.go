@@ -50,6 +50,7 @@ type compareGridCmd struct {
 	Shard      string        `help:"Simulate part I of N only; autotune compare merge joins them." placeholder:"I/N"`
 	Output     string        `short:"o" help:"Directory of the report and the raw rows." default:"compare-report" type:"path" placeholder:"DIR"`
 	Table      string        `help:"File that keeps the references' table of steady states; by default steady.json in the directory. Shards may share one." type:"path" placeholder:"FILE"`
+	Force      bool          `help:"Overwrite another comparison in the directory, or run the same again."`
 	Journal    bool          `help:"Keep every decision, a file per cell, in journals/ of the directory."`
 	Jobs       int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
 	JSON       bool          `help:"One object per line." name:"json"`
@@ -218,6 +219,16 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 	case err != nil:
 		return usageError(err)
 	}
+	if !c.Force {
+		done, err := compare.Holds(c.Output, plan, shard, shards)
+		if err != nil {
+			return usageError(err)
+		}
+		if done && !c.Journal {
+			fmt.Fprintf(std.err, "%s holds this already; --force runs it again\n", c.Output)
+			return c.printKept(std, shard, shards)
+		}
+	}
 	if err := os.MkdirAll(c.Output, 0o755); err != nil {
 		return usageError(fmt.Errorf("make the directory of the report: %w", err))
 	}
@@ -243,6 +254,18 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 		return c.printShard(std, shard, shards, len(cells))
 	}
 	return printReport(std, c.Output, c.JSON, plan, cells)
+}
+
+// printKept reports what the directory holds already.
+func (c *compareGridCmd) printKept(std streams, shard, shards int) error {
+	m, cells, err := compare.ReadRaw(c.Output)
+	if err != nil {
+		return comparisonError(err)
+	}
+	if shards > 0 {
+		return c.printShard(std, shard, shards, len(cells))
+	}
+	return printReport(std, c.Output, c.JSON, m.Plan, cells)
 }
 
 // shardLine tells of a shard that is done.
@@ -289,6 +312,7 @@ type cellJournal struct {
 type compareMergeCmd struct {
 	Directories []string `arg:"" name:"dir" help:"The directories of all shards, in any order."`
 	Output      string   `short:"o" help:"Directory of the report and the raw rows." default:"compare-report" type:"path" placeholder:"DIR"`
+	Force       bool     `help:"Overwrite what other commands left in the directory."`
 	JSON        bool     `help:"One object per line." name:"json"`
 }
 
@@ -305,6 +329,11 @@ func (c *compareMergeCmd) Run(_ context.Context, std streams) error {
 	plan, cells, err := compare.Merge(c.Directories)
 	if err != nil {
 		return comparisonError(err)
+	}
+	if !c.Force {
+		if _, err := compare.Holds(c.Output, plan, 0, 0); err != nil {
+			return usageError(err)
+		}
 	}
 	if err := os.MkdirAll(c.Output, 0o755); err != nil {
 		return usageError(fmt.Errorf("make the directory of the report: %w", err))
@@ -374,7 +403,7 @@ func comparisonError(err error) error {
 		return errors.New("interrupted: there is no report")
 	}
 	for _, use := range []error{
-		compare.ErrPlan, compare.ErrShards, compare.ErrDirectory, scenarios.ErrUnknown, sim.ErrUnknownPreset,
+		compare.ErrPlan, compare.ErrShards, compare.ErrDirectory, compare.ErrOccupied, scenarios.ErrUnknown, sim.ErrUnknownPreset,
 	} {
 		if errors.Is(err, use) {
 			return usageError(err)

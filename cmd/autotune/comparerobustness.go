@@ -30,6 +30,7 @@ type compareRobustnessCmd struct {
 	Output     string        `short:"o" help:"Directory of the table, and of a comparison for each variant. Those that are there already are kept, if they are of the same plan." default:"robustness-report" type:"path" placeholder:"DIR"`
 	Tables     string        `help:"Directory that keeps the references' tables of steady states; by default that of the table. Shards may share one." type:"path" placeholder:"DIR"`
 	Jobs       int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
+	Force      bool          `help:"Overwrite what other commands left in the directory."`
 	JSON       bool          `help:"One object per line." name:"json"`
 }
 
@@ -72,6 +73,11 @@ func (c *compareRobustnessCmd) Run(ctx context.Context, std streams) error {
 	variants, err := c.variants()
 	if err != nil {
 		return usageError(err)
+	}
+	if !c.Force {
+		if err := compare.VariantsFit(c.Output, variants, shard, shards); err != nil {
+			return usageError(err)
+		}
 	}
 	for _, dir := range []string{c.Output, c.Tables} {
 		if dir == "" {
@@ -141,7 +147,7 @@ func (c *compareMergeCmd) mergeRobustness(std streams) error {
 	if err := os.MkdirAll(c.Output, 0o755); err != nil {
 		return usageError(fmt.Errorf("make the directory of the table: %w", err))
 	}
-	if err := compare.MergeVariants(c.Directories, c.Output); err != nil {
+	if err := compare.MergeVariants(c.Directories, c.Output, c.Force); err != nil {
 		return comparisonError(err)
 	}
 	return printRobustness(std, c.Output, c.JSON)

@@ -1,11 +1,8 @@
 package compare
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -119,19 +116,10 @@ func (p *Plan) keys() ([]key, error) {
 
 // differences lists the fields in which two plans differ, with both values.
 func differences(a, b Plan) []string {
-	fields := func(p Plan) map[string]json.RawMessage {
-		out := map[string]json.RawMessage{}
-		if text, err := json.Marshal(p); err == nil {
-			_ = json.Unmarshal(text, &out)
-		}
-		return out
-	}
-	x, y := fields(a), fields(b)
+	x, y := a.fields(), b.fields()
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(x)) {
-		if string(x[name]) != string(y[name]) {
-			out = append(out, fmt.Sprintf("%s is %s and %s", name, y[name], x[name]))
-		}
+	for _, name := range differing(a, b) {
+		out = append(out, fmt.Sprintf("%s is %s and %s", name, y[name], x[name]))
 	}
 	return out
 }

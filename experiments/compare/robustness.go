@@ -114,8 +114,10 @@ func ReadRobustness(dir string) (Robustness, error) {
 	return r, nil
 }
 
-// MergeVariants joins shards of variants, variant by variant, into out.
-func MergeVariants(dirs []string, out string) error {
+// MergeVariants joins shards of variants, variant by variant, into out. Unless
+// force is set, other results that are there make an error that wraps
+// [ErrOccupied].
+func MergeVariants(dirs []string, out string, force bool) error {
 	var first Robustness
 	for i, dir := range dirs {
 		r, err := ReadRobustness(dir)
@@ -131,10 +133,11 @@ func MergeVariants(dirs []string, out string) error {
 	}
 	// All are checked before the first is written.
 	type whole struct {
-		plan  Plan
+		Variant
 		cells []Cell
 	}
 	var merged []whole
+	var variants []Variant
 	for _, name := range first.Variants {
 		var parts []string
 		for _, dir := range dirs {
@@ -144,10 +147,16 @@ func MergeVariants(dirs []string, out string) error {
 		if err != nil {
 			return err
 		}
-		merged = append(merged, whole{plan, cells})
+		v := Variant{name, plan}
+		merged, variants = append(merged, whole{v, cells}), append(variants, v)
+	}
+	if !force {
+		if err := VariantsFit(out, variants, 0, 0); err != nil {
+			return err
+		}
 	}
 	for i, name := range first.Variants {
-		if err := keepVariant(filepath.Join(out, name), merged[i].plan, 0, 0, merged[i].cells); err != nil {
+		if err := keepVariant(filepath.Join(out, name), merged[i].Plan, 0, 0, merged[i].cells); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
