@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"autotune/actuate"
 	"autotune/actuate/busypoll"
@@ -14,7 +15,7 @@ import (
 type busypollSetCmd struct {
 	selection `embed:""`
 	Usecs     *uint32 `help:"How long to busy poll before sleeping, in microseconds." placeholder:"N"`
-	Budget    *uint16 `help:"Packets per busy poll; above 64 needs CAP_NET_ADMIN." placeholder:"N"`
+	Budget    *uint32 `help:"Packets per busy poll; above 64 needs CAP_NET_ADMIN." placeholder:"N"`
 	Prefer    string  `help:"Whether to prefer busy polling over interrupts: on or off." placeholder:"on|off"`
 	Sockets   bool    `help:"Also set TCP, UDP and AF_XDP sockets. Dangerous: one that its owner closes in the instant of the call delivers one more event."`
 	State     string  `help:"Directory of the originals." placeholder:"DIR"`
@@ -49,6 +50,8 @@ func (c *busypollSetCmd) check() (model.Selector, error) {
 		return sel, usageError(fmt.Errorf("--prefer %s: on or off", c.Prefer))
 	case c.Usecs == nil && c.Budget == nil && c.Prefer == "":
 		return sel, usageError(errors.New("say what to set: --usecs, --budget or --prefer"))
+	case c.Budget != nil && *c.Budget > math.MaxUint16:
+		return sel, usageError(fmt.Errorf("--budget %d: 0 to %d packets (0 is the kernel's own choice; above %d needs CAP_NET_ADMIN)", *c.Budget, math.MaxUint16, busypoll.MaxBudget))
 	case c.Usecs != nil && *c.Usecs > busypoll.MaxUsecs:
 		return sel, usageError(fmt.Errorf("--usecs %d: at most %d", *c.Usecs, busypoll.MaxUsecs))
 	}
@@ -61,7 +64,7 @@ func (c *busypollSetCmd) to(p busypoll.Params) busypoll.Params {
 		p.Usecs = *c.Usecs
 	}
 	if c.Budget != nil {
-		p.Budget = *c.Budget
+		p.Budget = uint16(*c.Budget)
 	}
 	if c.Prefer != "" {
 		p.Prefer = c.Prefer == "on"

@@ -4,12 +4,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/pelletier/go-toml/v2"
 )
+
+// configFlag names a file that flags are taken from.
+type configFlag string
+
+// BeforeResolve reads the file, before flags that are not given get their
+// values.
+func (configFlag) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
+	given, _ := ctx.FlagValue(trace.Flag).(configFlag)
+	c, err := readConfig(kong.ExpandPath(string(given)))
+	if err != nil {
+		return err
+	}
+	ctx.AddResolver(c)
+	return nil
+}
+
+func readConfig(path string) (*config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w; name a TOML file with a table per command, for example [run], or leave --config out", err)
+	}
+	defer func() { _ = f.Close() }()
+	return loadConfig(f, path)
+}
 
 // config resolves flags from a TOML file with a table per command, whose keys
 // are the command's flags:
@@ -25,11 +50,8 @@ type config struct {
 	tables map[string]map[string]any
 }
 
-func loadConfig(r io.Reader) (kong.Resolver, error) {
-	c := &config{file: "config", tables: map[string]map[string]any{}}
-	if named, ok := r.(interface{ Name() string }); ok {
-		c.file = "config " + named.Name()
-	}
+func loadConfig(r io.Reader, name string) (*config, error) {
+	c := &config{file: "--config " + name, tables: map[string]map[string]any{}}
 	var content map[string]any
 	if err := toml.NewDecoder(r).Decode(&content); err != nil {
 		var at *toml.DecodeError

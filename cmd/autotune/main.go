@@ -47,7 +47,7 @@ type cli struct {
 	Experiment experimentCmd `cmd:"" help:"Live experiments in a test bed of network namespaces."`
 
 	Version kong.VersionFlag `help:"Print the version."`
-	Config  kong.ConfigFlag  `help:"Take flags from this TOML file; the command line wins." placeholder:"FILE"`
+	Config  configFlag       `help:"Take flags from this TOML file; the command line wins." placeholder:"FILE"`
 }
 
 // streams are what a command may write to.
@@ -74,7 +74,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		kong.Description("Adaptive tuning of Linux network receive processing, per NAPI instance."),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.Configuration(loadConfig),
 		kong.Vars{"version": version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)

@@ -30,7 +30,7 @@ func Parse(spec string) (model.Policy, error) {
 	kinds := Kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {
-		return nil, &SpecError{spec, fmt.Sprintf("unknown policy %q; possible are %s", name, strings.Join(names(kinds), ", "))}
+		return nil, &SpecError{spec, fmt.Sprintf("there is no such policy; possible are %s", strings.Join(names(kinds), ", "))}
 	}
 	kind := kinds[i]
 	args := &arguments{values: make(map[string]string)}

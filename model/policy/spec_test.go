@@ -62,9 +62,9 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct {
 		spec, want string
 	}{
-		{"", `unknown policy ""; possible are aimd, base, greybox, ladder, linucb, pi, random, safebo, static, thompson`},
+		{"", `policy "": there is no such policy; possible are aimd, base, greybox, ladder, linucb, pi, random, safebo, static, thompson`},
 		{"grey", "possible are aimd, base, greybox, ladder, linucb, pi, random, safebo, static, thompson"},
-		{"Static:defer=1", "unknown policy"},
+		{"Static:defer=1", "no such policy"},
 		{"base:x=1", `base takes no parameters, not "x=1"`},
 		{"base:", "base takes no parameters"},
 		{"static", "nothing to set; write static:defer=100"},

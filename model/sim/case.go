@@ -3,13 +3,14 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"autotune/model"
 )
 
 // ErrUnknownCase is wrapped by [CaseByName] for a name it does not know.
-var ErrUnknownCase = errors.New("unknown case")
+var ErrUnknownCase = errors.New("unknown setting")
 
 // Case is a complete setting of the host: the kernel's knobs of each NAPI
 // instance and how the application waits.
@@ -64,7 +65,7 @@ func CaseByName(name string) (Case, error) {
 		}
 		names = append(names, c.Name)
 	}
-	return Case{}, fmt.Errorf("case %q (there are %v): %w", name, names, ErrUnknownCase)
+	return Case{}, fmt.Errorf("%w %q; possible are %s", ErrUnknownCase, name, strings.Join(names, ", "))
 }
 
 func (w Wait) withDefaults() Wait {

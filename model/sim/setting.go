@@ -20,7 +20,11 @@ var ErrBadSetting = errors.New("not a setting")
 // are not named are off.
 func ParseSetting(text string) (Case, error) {
 	if !strings.Contains(text, "=") {
-		return CaseByName(text)
+		c, err := CaseByName(text)
+		if err != nil {
+			return c, fmt.Errorf("%w, or key=value,... such as defer=100,flush=20us", err)
+		}
+		return c, nil
 	}
 	c := Case{Name: text}
 	seen := map[string]bool{}
