@@ -221,7 +221,7 @@ func (c *checks) onScratch(kernel *liveKernel) {
 		return
 	}
 	queues, err := kernel.Queues(link.Index)
-	c.add("queue-get", err, fmt.Sprintf("%d queues on a veth", len(queues)), finding{
+	c.add("queue-get", err, fmt.Sprintf("%s on a veth", model.Count(len(queues), "queue")), finding{
 		state:       model.FindingDegraded,
 		consequence: "queues are matched to NAPI instances by position only",
 		remedy:      "boot " + needsGet,

@@ -153,7 +153,7 @@ func (r Report) String() string {
 		fmt.Fprintln(&b, p)
 	}
 	if unchanged > 0 {
-		fmt.Fprintf(&b, "%d values were already the originals\n", unchanged)
+		fmt.Fprintf(&b, "%s left as they were: already the originals\n", model.Count(unchanged, "value"))
 	}
 	return b.String()
 }

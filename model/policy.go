@@ -14,6 +14,11 @@ type Policy interface {
 	Decide(Features) Decision
 }
 
+// BreachWindows is the number of windows in a row above the SLO that confirm a
+// breach, for the guards and for policies that have no model of the delay: a host
+// that is held up for a moment shows one or two at any setting.
+const BreachWindows = 3
+
 // Decision is a policy's proposal for one queue.
 type Decision struct {
 	Settings Settings

@@ -407,7 +407,7 @@ func (c checker) contexts() []model.Finding {
 	if err = errors.Join(err, loaded.close()); err != nil {
 		return failed(f, model.FindingDegraded, err, "unknown: "+procContextsLost, c.remedy(signalContexts, err))
 	}
-	f.State, f.Detail = model.FindingOK, fmt.Sprintf("contexts of %d processes listed", len(listed))
+	f.State, f.Detail = model.FindingOK, fmt.Sprintf("contexts of %s listed", model.Count(len(listed), "process"))
 	return []model.Finding{f}
 }
 

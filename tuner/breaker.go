@@ -31,8 +31,8 @@ func (breakerGuard) rule(t *turn, next func() ruling) ruling {
 	}
 	k := kindOf(t.active, r.settings, r.purpose, t.merged.PacketRate)
 	if f, ok := t.q.fuses[k]; ok && t.sample.At < f.until {
-		return t.deny(r, model.VerdictRefused, "breaker", fmt.Sprintf("such moves were reverted %d times in %d windows; frozen for %v more",
-			t.loop.options.Breaker.Reverts, t.loop.options.Breaker.Windows, (f.until-t.sample.At).Round(time.Second)))
+		return t.deny(r, model.VerdictRefused, "breaker", fmt.Sprintf("such moves were reverted %s in %s; frozen for %v more",
+			model.Count(t.loop.options.Breaker.Reverts, "time"), model.Count(t.loop.options.Breaker.Windows, "window"), (f.until-t.sample.At).Round(time.Second)))
 	}
 	return r
 }

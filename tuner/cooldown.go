@@ -18,7 +18,7 @@ func (cooldownGuard) rule(t *turn, next func() ruling) ruling {
 	q, o := t.q, t.loop.options.Cooldown
 	switch since := q.turns - q.trialEnd; {
 	case r.trial != trialGrant && q.trialEnd > 0 && since <= o.Windows:
-		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %d windows since the last trial; %s", since, o.Windows, r.why))
+		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %s since the last trial; %s", since, model.Count(o.Windows, "window"), r.why))
 	case t.merged.RateChange > o.Rise:
 		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("load rises by %.0f%%; %s", 100*t.merged.RateChange, r.why))
 	}
@@ -27,7 +27,7 @@ func (cooldownGuard) rule(t *turn, next func() ruling) ruling {
 	}
 	slots := (len(t.loop.queues) + o.OneIn - 1) / max(1, o.OneIn)
 	if t.loop.onTrial() >= slots {
-		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %d queues are on trial, which is as many as may be; %s", t.loop.onTrial(), len(t.loop.queues), r.why))
+		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %s on trial, which is as many as may be; %s", t.loop.onTrial(), model.Count(len(t.loop.queues), "queue"), r.why))
 	}
 	return r
 }

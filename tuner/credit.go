@@ -151,8 +151,8 @@ func (t *turn) audit() (ruling, bool) {
 	q.outcome = model.Outcome{Verdict: model.VerdictReverted, Guard: "trial", From: a.anchor, To: t.active, Purpose: a.purpose, CostChange: change}
 	return ruling{
 		settings: a.anchor, proposed: t.active, purpose: model.PurposeReturn, verdict: model.VerdictReverted, guard: "trial",
-		why: fmt.Sprintf("the forecasts failed in %d windows: p%g %v where %v was expected, cost per packet %v where %v was; back to %v, and moves are on trial again",
-			auditBad, 100*t.loop.options.Objective.Quantile, t.merged.Quantile, f.Delay.Round(time.Microsecond), t.merged.CostPerPacket, f.CostPerPacket, a.anchor),
+		why: fmt.Sprintf("the forecasts failed in %s: p%g %v where %v was expected, cost per packet %v where %v was; back to %v, and moves are on trial again",
+			model.Count(auditBad, "window"), 100*t.loop.options.Objective.Quantile, t.merged.Quantile, f.Delay.Round(time.Microsecond), t.merged.CostPerPacket, f.CostPerPacket, a.anchor),
 	}, true
 }
 

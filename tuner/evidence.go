@@ -22,7 +22,7 @@ func (evidenceGuard) rule(t *turn, next func() ruling) ruling {
 		return ownershipGuard{}.rule(t, t.giveUp)
 	}
 	if t.sample.Lost > 0 {
-		return t.hold("evidence", fmt.Sprintf("the probes lost %d events; the window decides nothing", t.sample.Lost))
+		return t.hold("evidence", fmt.Sprintf("the probes lost %s; the window decides nothing", model.Count(t.sample.Lost, "event")))
 	}
 	if cpu, steal, ok := t.loop.stolen(t.sample, q.queue); ok {
 		return t.hold("evidence", fmt.Sprintf("the hypervisor took %v of %v from CPU %d; the window decides nothing", steal, t.sample.Span, cpu))
@@ -54,14 +54,14 @@ func (evidenceGuard) rule(t *turn, next func() ruling) ruling {
 		return ruling{
 			proposed: model.Settings{},
 			purpose:  model.PurposeReturn,
-			why:      fmt.Sprintf("only %d packets in %d windows: too few to tune by, so plain interrupts", packets, o.Windows),
+			why:      fmt.Sprintf("only %s in %s: too few to tune by, so plain interrupts", model.Count(packets, "packet"), model.Count(o.Windows, "window")),
 			verdict:  model.VerdictApplied,
 			guard:    "evidence",
 		}
 	case t.merged.Delay == nil:
 		return t.hold("evidence", "no delay was observed")
 	}
-	return t.hold("evidence", fmt.Sprintf("%d delays in %d windows; p%g needs %d", have, t.merged.Windows, 100*t.loop.options.Objective.Quantile, need))
+	return t.hold("evidence", fmt.Sprintf("%s in %s; p%g needs %d", model.Count(have, "delay"), model.Count(t.merged.Windows, "window"), 100*t.loop.options.Objective.Quantile, need))
 }
 
 // lapsed reports whether what the loop wrote has gone unjudged for too long.
@@ -80,8 +80,8 @@ func (t *turn) giveUp() ruling {
 		settings: back,
 		proposed: back,
 		purpose:  model.PurposeReturn,
-		why: fmt.Sprintf("nothing could be decided for %v (%d windows; in the last %s), so back from %v to how the queue began",
-			(t.sample.At - q.judgedAt).Round(time.Millisecond), q.unjudged, t.lack(), t.active),
+		why: fmt.Sprintf("nothing could be decided for %v (%s; in the last %s), so back from %v to how the queue began",
+			(t.sample.At - q.judgedAt).Round(time.Millisecond), model.Count(q.unjudged, "window"), t.lack(), t.active),
 		verdict: model.VerdictApplied,
 		guard:   "evidence",
 	}
@@ -90,7 +90,7 @@ func (t *turn) giveUp() ruling {
 // lack tells why the present window bears no decision.
 func (t *turn) lack() string {
 	if t.sample.Lost > 0 {
-		return fmt.Sprintf("the probes lost %d events", t.sample.Lost)
+		return fmt.Sprintf("the probes lost %s", model.Count(t.sample.Lost, "event"))
 	}
 	if cpu, steal, ok := t.loop.stolen(t.sample, t.q.queue); ok {
 		return fmt.Sprintf("the hypervisor took %v of %v from CPU %d", steal, t.sample.Span, cpu)
@@ -98,7 +98,7 @@ func (t *turn) lack() string {
 	if t.merged.Delay == nil {
 		return "no delay was observed"
 	}
-	return fmt.Sprintf("%d delays, where p%g needs %d", t.merged.Delay.Count(), 100*t.loop.options.Objective.Quantile, t.loop.need)
+	return fmt.Sprintf("%s, where p%g needs %d", model.Count(t.merged.Delay.Count(), "delay"), 100*t.loop.options.Objective.Quantile, t.loop.need)
 }
 
 // stolen reports a CPU that serves the queue and of which the hypervisor took

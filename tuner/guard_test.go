@@ -549,7 +549,7 @@ func TestOneQueueInEightIsOnTrial(t *testing.T) {
 	if len(tried) != n {
 		t.Errorf("%d of %d queues ever had a trial", len(tried), n)
 	}
-	b.wantEntry("cooldown", model.VerdictHeld, "of 17 queues are on trial")
+	b.wantEntry("cooldown", model.VerdictHeld, "of 17 queues on trial")
 }
 
 func TestCooldownWaitsWhileLoadRises(t *testing.T) {

@@ -46,8 +46,8 @@ type EntryForecast struct {
 // maxGuards bounds how many guards a chain has.
 const maxGuards = 10
 
-// guardNames are the guards in the order of the chain.
-func guardNames() [maxGuards]string {
+// GuardNames are the guards in the order of the chain, from the outside in.
+func GuardNames() [maxGuards]string {
 	return [maxGuards]string{
 		"evidence", "ownership", "readiness", "bounds", "step-limit", "cooldown", "trial", "tripwire", "breaker", "slo",
 	}
@@ -98,7 +98,7 @@ func verdictOf(r, inner ruling, reached bool) model.Verdict {
 // guardSteps lays out what each guard that was asked compared and made of it.
 func (t *turn) guardSteps(r ruling) []GuardStep {
 	out := make([]GuardStep, 0, t.seen.asked)
-	for i, name := range guardNames() {
+	for i, name := range GuardNames() {
 		if i >= t.seen.asked {
 			break
 		}

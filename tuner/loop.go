@@ -329,7 +329,7 @@ func (l *Loop) adopt(t *turn) {
 		r.verdict = model.VerdictFailed
 		t.asked, t.skip = &r, true
 	case q.turns < q.retryAt:
-		r := t.hold("loop", fmt.Sprintf("the kernel refused %d times; trying again in %d windows", q.failures, q.retryAt-q.turns))
+		r := t.hold("loop", fmt.Sprintf("the kernel refused %s; trying again in %s", model.Count(q.failures, "time"), model.Count(q.retryAt-q.turns, "window")))
 		t.asked, t.skip = &r, true
 	}
 }

@@ -178,7 +178,7 @@ type BreakerOptions struct {
 type SLOOptions struct {
 	// Confirm is the number of windows in a row above the SLO that make a
 	// breach, in a trial as elsewhere: a host that is held up for a moment shows
-	// one or two at any setting. Zero stands for 3.
+	// one or two at any setting. Zero stands for [model.BreachWindows].
 	Confirm int `json:"confirm"`
 	// Full is the utilisation above which, where interrupts are only deferred,
 	// the flush timeout is never lowered for safety; zero stands for 0.8.
@@ -224,7 +224,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Breaker.Reverts, 3)
 	orDefault(&o.Breaker.Windows, 60)
 	orDefault(&o.Breaker.Freeze, 10*time.Minute)
-	orDefault(&o.SLO.Confirm, 3)
+	orDefault(&o.SLO.Confirm, model.BreachWindows)
 	orDefault(&o.SLO.Full, 0.8)
 	orDefault(&o.SLO.Backoff, 0.6)
 	return o

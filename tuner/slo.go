@@ -41,8 +41,8 @@ func (sloGuard) rule(t *turn, next func() ruling) ruling {
 			return r
 		}
 		answer.settings = s
-		answer.why = fmt.Sprintf("p%g %v is above the SLO %v in %d windows; %v showed %v at this load",
-			100*t.loop.options.Objective.Quantile, t.merged.Quantile, slo, q.breaches, s, predicted)
+		answer.why = fmt.Sprintf("p%g %v is above the SLO %v in %s; %v showed %v at this load",
+			100*t.loop.options.Objective.Quantile, t.merged.Quantile, slo, model.Count(q.breaches, "window"), s, predicted)
 		return answer
 	}
 	if full || t.active.Mode() == model.ModeInterrupts {
@@ -54,8 +54,8 @@ func (sloGuard) rule(t *turn, next func() ruling) ruling {
 		// It was tried at this load and did not do better.
 		return r
 	}
-	answer.why = fmt.Sprintf("p%g %v is above the SLO %v in %d windows; flush %v to %v",
-		100*t.loop.options.Objective.Quantile, t.merged.Quantile, slo, q.breaches, t.active.GROFlushTimeout, answer.settings.GROFlushTimeout)
+	answer.why = fmt.Sprintf("p%g %v is above the SLO %v in %s; flush %v to %v",
+		100*t.loop.options.Objective.Quantile, t.merged.Quantile, slo, model.Count(q.breaches, "window"), t.active.GROFlushTimeout, answer.settings.GROFlushTimeout)
 	return answer
 }
 

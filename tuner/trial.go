@@ -140,7 +140,7 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 	if s.state == judgedWorse || last {
 		return t.revert("trial", s.why)
 	}
-	return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("measuring %v (%d of %d windows): %s", t.active, len(tr.after), t.loop.options.Trial.Windows, s.why))
+	return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("measuring %v (%d of %s): %s", t.active, len(tr.after), model.Count(t.loop.options.Trial.Windows, "window"), s.why))
 }
 
 // admit lets a move begin a trial, if there is something to compare it with.
@@ -164,7 +164,7 @@ func (t *turn) admit(r ruling) ruling {
 		return t.deny(r, model.VerdictHeld, "trial", "the CPU cost was not observed, so that nothing can be gained knowingly; "+r.why)
 	}
 	if have, need := t.references(), t.loop.options.Trial.Reference; have < need {
-		return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("%d of %d windows at this load to compare with; %s", have, need, r.why))
+		return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("%d of %s at this load to compare with; %s", have, model.Count(need, "window"), r.why))
 	}
 	r.trial = trialBegin
 	return r
@@ -234,7 +234,7 @@ func (t *turn) judge(tr *trial, last bool) judgement {
 	}
 	switch {
 	case over >= t.loop.options.SLO.Confirm && !breaching(tr.before, slo):
-		return judgement{state: judgedRevert, why: fmt.Sprintf("p%g broke the SLO %v in %d windows; %s", 100*t.loop.options.Objective.Quantile, slo, over, why)}
+		return judgement{state: judgedRevert, why: fmt.Sprintf("p%g broke the SLO %v in %s; %s", 100*t.loop.options.Objective.Quantile, slo, model.Count(over, "window"), why)}
 	case c.decided && c.difference > math.Log1p(o.Tolerance):
 		return judgement{state: judgedRevert, why: why}
 	case c.decided && c.difference > 0:

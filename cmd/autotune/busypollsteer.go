@@ -45,7 +45,7 @@ func (s *session) announceApps(ctx context.Context, w io.Writer, sel model.Selec
 	case len(names) == 0:
 		fmt.Fprintf(w, "no process with an epoll context fits %v yet\n", sel)
 	case len(names) > many:
-		fmt.Fprintf(w, "%v fits %s, among them %s\n", sel, counting(len(names), "process"), strings.Join(names[:many], ", "))
+		fmt.Fprintf(w, "%v fits %s, among them %s\n", sel, model.Count(len(names), "process"), strings.Join(names[:many], ", "))
 	default:
 		fmt.Fprintf(w, "%v fits %s\n", sel, strings.Join(names, ", "))
 	}

@@ -15,6 +15,7 @@ import (
 	"autotune/experiments/compare"
 	"autotune/experiments/counterfactual"
 	"autotune/experiments/scenarios"
+	"autotune/model"
 	"autotune/model/sim"
 	"autotune/probe/trace"
 )
@@ -233,9 +234,9 @@ func (t *compareTraces) scenarios(queues, windows int, interval time.Duration) [
 		case blocks[0][1] < n:
 			about += fmt.Sprintf(" of %v from its beginning", whole)
 		}
-		about += fmt.Sprintf(", %d of %d queues, %.2f packets per request", queues, len(l.Queues), l.PacketsPerRequest())
+		about += fmt.Sprintf(", %d of %s, %.2f packets per request", queues, model.Count(len(l.Queues), "queue"), l.PacketsPerRequest())
 		if known := l.Known(busiest, blocks); known.Single > 0 {
-			about += fmt.Sprintf(", arrivals observed one by one in %d windows of queues, as in one that is alike in %d, at random in %d", known.Single, known.Alike, known.Random)
+			about += fmt.Sprintf(", arrivals observed one by one in %s of queues, as in one that is alike in %d, at random in %d", model.Count(known.Single, "window"), known.Alike, known.Random)
 		}
 		out[i] = compare.NewTrace(l.name, about, duration, load)
 	}

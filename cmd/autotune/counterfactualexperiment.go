@@ -326,7 +326,7 @@ func printCounterfactual(std streams, v counterfactual.Verdict, asJSON bool) err
 		outcome = "not within the limits"
 	}
 	if v.EventWindows > 0 {
-		fmt.Fprintf(std.out, "\nwith the single events of %d windows", v.EventWindows)
+		fmt.Fprintf(std.out, "\nwith the single events of %s", model.Count(v.EventWindows, "window"))
 	} else {
 		fmt.Fprint(std.out, "\nwithout single events")
 	}

@@ -177,7 +177,7 @@ func watchApps(ctx context.Context, std streams, host *actuate.Host, watch *read
 		return openError(err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	fmt.Fprintf(std.err, "watching %s for %v\n", counting(len(processes), "process"), appWindows*appWindow)
+	fmt.Fprintf(std.err, "watching %s for %v\n", model.Count(len(processes), "process"), appWindows*appWindow)
 	looked := make(chan error, 1)
 	stop := make(chan struct{})
 	// The watch is touched by one goroutine at a time: this one looks while

@@ -59,6 +59,28 @@ func writtenJournal(t *testing.T) (path string, boot time.Time) {
 	return path, boot
 }
 
+func TestANumberBeyondItsLimitIsMarkedOnlyWhereItsGuardActed(t *testing.T) {
+	asked := true
+	step := guardStep{Guard: "slo", Asked: &asked, Numbers: []tuner.GuardNumber{{Name: "windows_above_slo", Value: 5, Limit: 2}}}
+	for _, tc := range []struct {
+		verdict model.Verdict
+		want    string
+	}{
+		{tuner.GuardPassed, "windows above slo 5, at most 2"},
+		{model.VerdictApplied, "windows above slo 5, at most 2 (!)"},
+	} {
+		step.Verdict = tc.verdict
+		if text := step.text(); !strings.HasSuffix(text, tc.want) {
+			t.Errorf("%s: %q, want %q at its end", tc.verdict, text, tc.want)
+		}
+	}
+	for _, s := range guardChain() {
+		if s.What == "" {
+			t.Errorf("nothing says what the guard %s asks", s.Guard)
+		}
+	}
+}
+
 func TestExplainFindsADecision(t *testing.T) {
 	path, boot := writtenJournal(t)
 	for _, tc := range []struct {

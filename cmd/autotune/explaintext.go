@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"autotune/model"
 	"autotune/tuner"
 )
 
@@ -63,7 +64,7 @@ func (s *guardStep) text() string {
 	}
 	var parts []string
 	for _, n := range s.Numbers {
-		parts = append(parts, numberText(n))
+		parts = append(parts, numberText(n, s.Verdict != tuner.GuardPassed))
 	}
 	if len(parts) > 0 {
 		line += ": " + strings.Join(parts, ", ")
@@ -74,8 +75,9 @@ func (s *guardStep) text() string {
 	return line
 }
 
-// numberText writes a number beside its limit, marked where it is beyond it.
-func numberText(n tuner.GuardNumber) string {
+// numberText writes a number beside its limit. One that is beyond it is marked
+// where the guard acted: one that let the decision pass had its reason.
+func numberText(n tuner.GuardNumber, acted bool) string {
 	name, unit := n.Name, ""
 	write := func(v float64) string { return fmt.Sprintf("%.6g", v) }
 	switch {
@@ -92,7 +94,7 @@ func numberText(n tuner.GuardNumber) string {
 		relation, beyond = "at least", n.Value < n.Limit
 	}
 	mark := ""
-	if beyond {
+	if beyond && acted {
 		mark = " (!)"
 	}
 	return fmt.Sprintf("%s %s%s, %s %s%s%s", strings.ReplaceAll(name, "_", " "), write(n.Value), unit, relation, write(n.Limit), unit, mark)
@@ -100,7 +102,7 @@ func numberText(n tuner.GuardNumber) string {
 
 // confidenceText tells how sure the decision is of what it rests on.
 func confidenceText(d *tuner.Entry) string {
-	parts := []string{fmt.Sprintf("%d delays behind the p%g", d.Evidence.DelaySamples, 100*d.Evidence.Quantile)}
+	parts := []string{fmt.Sprintf("%s behind the p%g", model.Count(d.Evidence.DelaySamples, "delay"), 100*d.Evidence.Quantile)}
 	if f := d.Forecast; f != nil {
 		text := fmt.Sprintf("expects p%g %v +- %v and %v CPU/packet +- %.0f%% at %v",
 			100*d.Evidence.Quantile, f.Delay.Round(time.Microsecond), f.DelayError.Round(time.Microsecond),

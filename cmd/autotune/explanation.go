@@ -41,18 +41,38 @@ type guardStep struct {
 // guardChain lists the guards from the outside in: each sees what the one
 // below it lets through.
 func guardChain() []guardStep {
-	return []guardStep{
-		{Guard: "evidence", What: "are there enough undisturbed delays to decide upon"},
-		{Guard: "ownership", What: "does the queue read what was written, or has it another writer"},
-		{Guard: "readiness", What: "is suspension asked for only where an application drives this one NAPI"},
-		{Guard: "bounds", What: "is every value within the hard limits"},
-		{Guard: "step-limit", What: "is the move up no longer than allowed"},
-		{Guard: "cooldown", What: "is it not too soon, while load rises, or while others try"},
-		{Guard: "trial", What: "did the move keep what its purpose promises, beyond noise"},
-		{Guard: "tripwire", What: "is there no single window that cannot wait"},
-		{Guard: "breaker", What: "has this direction not failed too often"},
-		{Guard: "slo", What: "is a confirmed breach answered"},
+	var out []guardStep
+	for _, name := range tuner.GuardNames() {
+		out = append(out, guardStep{Guard: name, What: guardQuestion(name)})
 	}
+	return out
+}
+
+// guardQuestion is what a guard asks of a decision.
+func guardQuestion(guard string) string {
+	switch guard {
+	case "evidence":
+		return "are there enough undisturbed delays to decide upon"
+	case "ownership":
+		return "does the queue read what was written, or has it another writer"
+	case "readiness":
+		return "is suspension asked for only where an application drives this one NAPI"
+	case "bounds":
+		return "is every value within the hard limits"
+	case "step-limit":
+		return "is the move up no longer than allowed"
+	case "cooldown":
+		return "is it not too soon, while load rises, or while others try"
+	case "trial":
+		return "did the move keep what its purpose promises, beyond noise"
+	case "tripwire":
+		return "is there no single window that cannot wait"
+	case "breaker":
+		return "has this direction not failed too often"
+	case "slo":
+		return "is a confirmed breach answered"
+	}
+	return ""
 }
 
 // asked fills in what the decision tells of a guard.

@@ -116,13 +116,9 @@ func (j journalText) Record(e tuner.Entry) error {
 }
 
 func evidenceText(e tuner.Evidence) string {
-	windows := "windows"
-	if e.Windows == 1 {
-		windows = "window"
-	}
-	text := fmt.Sprintf("%d %s, %.0f packets/s", e.Windows, windows, e.PacketRate)
+	text := fmt.Sprintf("%s, %.0f packets/s", model.Count(e.Windows, "window"), e.PacketRate)
 	if e.QuantileDelay != nil {
-		text += fmt.Sprintf(", p%g %v of %d delays (SLO %v)", 100*e.Quantile, e.QuantileDelay.Round(time.Microsecond), e.DelaySamples, e.SLO)
+		text += fmt.Sprintf(", p%g %v of %s (SLO %v)", 100*e.Quantile, e.QuantileDelay.Round(time.Microsecond), model.Count(e.DelaySamples, "delay"), e.SLO)
 	} else {
 		text += ", no delay seen"
 	}
@@ -133,7 +129,7 @@ func evidenceText(e tuner.Evidence) string {
 		text += fmt.Sprintf(", CPU %.0f%%", 100**e.Utilisation)
 	}
 	if e.Lost > 0 {
-		text += fmt.Sprintf(", %d events lost", e.Lost)
+		text += fmt.Sprintf(", %s lost", model.Count(e.Lost, "event"))
 	}
 	return text
 }

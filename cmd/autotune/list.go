@@ -219,7 +219,7 @@ func (c *listCmd) print(std streams, lines []napiLine, devices []actuate.Device,
 	}
 	for _, d := range withNAPIs(devices, lines) {
 		if d.Untunable > 0 {
-			fmt.Fprintf(std.out, "%s: %d more queues only transmit and have no NAPI ID\n", d.Link.Name, d.Untunable)
+			fmt.Fprintf(std.out, "%s: besides, %s only for transmission, without a NAPI ID\n", d.Link.Name, model.Count(d.Untunable, "queue"))
 		}
 	}
 	return printConditions(std.out, withNAPIs(devices, lines), conditions)

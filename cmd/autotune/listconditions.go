@@ -112,7 +112,7 @@ func counted(cpus []model.CPUConditions, of func(*model.CPUConditions) string) s
 		count[name]++
 	}
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s (%d CPUs)", name, count[name])
+		names[i] = fmt.Sprintf("%s (%s)", name, model.Count(count[name], "CPU"))
 	}
 	return dashIfEmpty(strings.Join(names, "; "))
 }

@@ -30,7 +30,7 @@ func TestConditionsForPeople(t *testing.T) {
 	for _, want := range []string{
 		"eth0    -    100000 Mbit/s  on           8         -          -", "veth0   -    -              -            -         -          -",
 		"frequency governor: powersave (3 CPUs)",
-		"deepest idle state: C1, 2µs to leave (1 CPUs); C6, 133µs to leave (1 CPUs); POLL, 0s to leave (1 CPUs) (driver -, governor -)",
+		"deepest idle state: C1, 2µs to leave (1 CPU); C6, 133µs to leave (1 CPU); POLL, 0s to leave (1 CPU) (driver -, governor -)",
 		"limit on the exit latency of idle states: none; on the kernel command line: -",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -310,7 +310,7 @@ func printRates(w io.Writer, s *model.Sample, boot time.Time, lines []rateLine) 
 		}
 	}
 	if s.Lost > 0 {
-		fmt.Fprintf(w, "the probes lost %d events in this window: its numbers are too low\n", s.Lost)
+		fmt.Fprintf(w, "the probes lost %s in this window: its numbers are too low\n", model.Count(s.Lost, "event"))
 	}
 	_, err := fmt.Fprintln(w)
 	return err

@@ -40,15 +40,3 @@ func orDash[T any](p *T) string {
 	}
 	return fmt.Sprint(*p)
 }
-
-// counting writes a number with its noun: "1 queue", "2 processes".
-func counting(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "s"):
-		return fmt.Sprintf("%d %ses", n, noun)
-	default:
-		return fmt.Sprintf("%d %ss", n, noun)
-	}
-}

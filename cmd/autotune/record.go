@@ -86,7 +86,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	for _, m := range source.Missing() {
 		fmt.Fprintf(std.err, "without %s: %s (%v)\n", m.Name, m.Lost, m.Err)
 	}
-	fmt.Fprintf(std.err, "recording %s: %s, windows of %v; Ctrl-C ends it\n", strings.Join(c.Ifaces, " "), counting(len(napis), "queue"), c.Interval)
+	fmt.Fprintf(std.err, "recording %s: %s, windows of %v; Ctrl-C ends it\n", strings.Join(c.Ifaces, " "), model.Count(len(napis), "queue"), c.Interval)
 	ready()
 
 	p := progress{w: std.err, shown: isTerminal(std.err)}
@@ -107,7 +107,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	if c.JSON {
 		err = errors.Join(err, printJSON(std.out, recordingLine{Kind: "recording", traceFields: traceFields(written), recorded: recorded}))
 	} else {
-		fmt.Fprintf(std.err, "%v; %v recorded, %d events lost by the probes\n", written, recorded.Span.Round(time.Millisecond), recorded.LostEvents)
+		fmt.Fprintf(std.err, "%v; %v recorded, %s lost by the probes\n", written, recorded.Span.Round(time.Millisecond), model.Count(recorded.LostEvents, "event"))
 		if events != nil {
 			fmt.Fprintln(std.err, events)
 		}
@@ -160,8 +160,9 @@ func (c *recordCmd) record(ctx context.Context, t *runTrace, p *progress) (r rec
 		r.Span += sample.Span
 		r.LostEvents += sample.Lost
 		stats := t.writer.Stats()
-		p.show(fmt.Sprintf("%v  %d samples  %s written  %d events lost  %d samples not written", r.Span.Round(time.Second),
-			stats.Written.Samples+stats.Pending.Samples, byteText(stats.Bytes), r.LostEvents, stats.Lost.Samples))
+		p.show(fmt.Sprintf("%v  %s  %s written  %s lost  %s not written", r.Span.Round(time.Second),
+			model.Count(stats.Written.Samples+stats.Pending.Samples, "sample"), byteText(stats.Bytes),
+			model.Count(r.LostEvents, "event"), model.Count(stats.Lost.Samples, "sample")))
 	}
 	return r, nil
 }

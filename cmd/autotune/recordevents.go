@@ -67,6 +67,6 @@ func (r *recordedEvents) count(events []model.Events) []model.Events {
 }
 
 func (r *recordedEvents) String() string {
-	return fmt.Sprintf("single events of %v: %d polls, %d returns of epoll_wait, %d requests; %d did not fit into the buffer",
-		r.Span.Round(time.Millisecond), r.Polls, r.Waits, r.Requests, r.Lost)
+	return fmt.Sprintf("single events of %v: %s, %s of epoll_wait, %s; %d did not fit into the buffer",
+		r.Span.Round(time.Millisecond), model.Count(r.Polls, "poll"), model.Count(r.Waits, "return"), model.Count(r.Requests, "request"), r.Lost)
 }

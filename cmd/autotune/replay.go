@@ -286,8 +286,9 @@ func (c *replayCmd) journal(w io.Writer, h trace.Header) tuner.Journal {
 }
 
 func (r *replayed) String() string {
-	text := fmt.Sprintf("%s: %d samples of %v replayed with %s, SLO p%g <= %v: %d decisions, %d moves advised",
-		r.File, r.Samples, r.Span.Round(time.Millisecond), r.Policy, 100*r.Quantile, r.SLO, r.Decisions, r.Moves)
+	text := fmt.Sprintf("%s: %s of %v replayed with %s, SLO p%g <= %v: %s, %s advised",
+		r.File, model.Count(r.Samples, "sample"), r.Span.Round(time.Millisecond), r.Policy, 100*r.Quantile, r.SLO,
+		model.Count(r.Decisions, "decision"), model.Count(r.Moves, "move"))
 	if r.EndedBy != nil {
 		text += "\n" + r.File + ": deciding ended early: " + *r.EndedBy
 	}
@@ -347,7 +348,7 @@ func (s traceState) text(file string) string {
 		text += fmt.Sprintf("\n%s: %d damaged places were skipped", file, s.Skipped)
 	}
 	if s.LostSamples+s.LostRecords > 0 {
-		text += fmt.Sprintf("\n%s: its recorder could not write %d samples and %d other records", file, s.LostSamples, s.LostRecords)
+		text += fmt.Sprintf("\n%s: its recorder could not write %s and %s", file, model.Count(s.LostSamples, "sample"), model.Count(s.LostRecords, "other record"))
 	}
 	return text
 }

@@ -119,10 +119,10 @@ func (m modelLine) eventsText() string {
 		text += "; when requests came, one by one, in " + ofWindows(m.ArrivalsSingle, all)
 	}
 	if m.ServiceTimes != nil {
-		text += fmt.Sprintf("; the distribution of %d service times", *m.ServiceTimes)
+		text += fmt.Sprintf("; the distribution of %s", model.Count(*m.ServiceTimes, "service time"))
 	}
 	if m.UnusedEvents > 0 {
-		text += fmt.Sprintf("; single events of %d windows were of no use, as some were lost or the window was disturbed", m.UnusedEvents)
+		text += fmt.Sprintf("; the single events of %s were of no use, as some were lost or the window was disturbed", model.Count(m.UnusedEvents, "window"))
 	}
 	return text
 }
@@ -163,7 +163,7 @@ func (c *replayCmd) readRecording(ctx context.Context, std streams, files record
 			r.AddEvents(e)
 		}
 		if n := steps.samples; n%5000 == 0 {
-			progress.say(fmt.Sprintf("read %d windows", n))
+			progress.say(fmt.Sprintf("read %s", model.Count(n, "window")))
 		}
 	}
 	progress.end()
@@ -369,7 +369,7 @@ func ofWindows(n, all int) string {
 	if n == all {
 		return "every window"
 	}
-	return fmt.Sprintf("%d of %d windows", n, all)
+	return fmt.Sprintf("%d of %s", n, model.Count(all, "window"))
 }
 
 // writePreset writes a fitted host to a file that does not exist.
@@ -419,17 +419,17 @@ func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, to
 		return err
 	}
 	out := std.out
-	fmt.Fprintf(out, "\nbands hold 90%% of %d simulated hosts; delays are the server's own\n", c.Draws)
+	fmt.Fprintf(out, "\nbands hold 90%% of %s; delays are the server's own\n", model.Count(c.Draws, "simulated host"))
 	fmt.Fprintf(out, "measured: packets per window and queue, delays, CPU time, polls; %.2f packets per request%s\n", m.PacketsPerRequest, m.eventsText())
 	if m.Fitted {
 		fmt.Fprintln(out, toldText(told))
 	}
 	fmt.Fprintf(out, "assumed: %s\n", strings.Join(m.Assumed, "; "))
 	if m.Disturbed > 0 {
-		fmt.Fprintf(out, "%d of %d windows were disturbed (lost events, stolen CPU time) and not fitted to\n", m.Disturbed, m.Windows)
+		fmt.Fprintf(out, "not fitted to %d of %s, which were disturbed (lost events, stolen CPU time)\n", m.Disturbed, model.Count(m.Windows, "window"))
 	}
 	if m.Simulated < m.Windows {
-		fmt.Fprintf(out, "simulated %d of %d windows, spread evenly; --windows 0 simulates all\n", m.Simulated, m.Windows)
+		fmt.Fprintf(out, "simulated %d of %s, spread evenly; --windows 0 simulates all\n", m.Simulated, model.Count(m.Windows, "window"))
 	}
 	if slices.ContainsFunc(lines, func(l simulatedLine) bool { return !l.Trusted }) {
 		fmt.Fprintf(out, "utilisation above %.1f: do not rank by those rows\n", untrusted)

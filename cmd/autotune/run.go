@@ -333,7 +333,7 @@ func (c *runCmd) announce(w io.Writer, p model.Policy, napis []model.NAPI, missi
 		what = "tuning"
 	}
 	fmt.Fprintf(w, "%s %s: %s, policy %s, SLO p%g <= %v, windows of %v\n",
-		what, strings.Join(c.Ifaces, " "), counting(len(napis), "queue"), p.Name(), 100*c.SLOQuantile, c.SLO, c.Interval)
+		what, strings.Join(c.Ifaces, " "), model.Count(len(napis), "queue"), p.Name(), 100*c.SLOQuantile, c.SLO, c.Interval)
 	for _, n := range napis {
 		if n.Mapping == model.MappingPosition {
 			fmt.Fprintf(w, "%s does not report which NAPI serves which queue: matched by ascending ID\n", n.Ifname)

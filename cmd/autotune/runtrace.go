@@ -201,16 +201,16 @@ func (t *runTrace) close() (traceLine, error) {
 }
 
 func (l traceLine) String() string {
-	text := fmt.Sprintf("%s: %d samples and %d other records in %s", l.File, l.Samples, l.Records, byteText(l.Bytes))
+	text := fmt.Sprintf("%s: %s and %s in %s", l.File, model.Count(l.Samples, "sample"), model.Count(l.Records, "other record"), byteText(l.Bytes))
 	if len(l.Files)+l.RemovedFiles > 1 {
 		text += fmt.Sprintf(", in %d files up to %s", len(l.Files), l.Files[len(l.Files)-1])
 	}
 	if l.RemovedFiles > 0 {
-		text += fmt.Sprintf("; %d older files were removed", l.RemovedFiles)
+		text += fmt.Sprintf("; removed %s", model.Count(l.RemovedFiles, "older file"))
 	}
 	if l.FailedWrites > 0 {
-		text += fmt.Sprintf("; %d writes failed, which lost %d samples and %d other records: %s",
-			l.FailedWrites, l.LostSamples, l.LostRecords, *l.Error)
+		text += fmt.Sprintf("; %s failed, which lost %s and %s: %s",
+			model.Count(l.FailedWrites, "write"), model.Count(l.LostSamples, "sample"), model.Count(l.LostRecords, "other record"), *l.Error)
 	}
 	return text
 }

@@ -67,7 +67,7 @@ func (m *topModel) text() string {
 		}
 	}
 	if s.Lost > 0 {
-		lines = append(lines, alarm.Render(fmt.Sprintf("the probes lost %d events in this window: its numbers are too low", s.Lost)))
+		lines = append(lines, alarm.Render(fmt.Sprintf("the probes lost %s in this window: its numbers are too low", model.Count(s.Lost, "event"))))
 	}
 	return m.fit(append(lines, "", "q quits, s changes the order"))
 }

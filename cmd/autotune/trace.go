@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"autotune/model"
 	"autotune/probe/trace"
 )
 
@@ -90,9 +91,9 @@ type traceMade struct {
 }
 
 func (m traceMade) String() string {
-	text := fmt.Sprintf("%s: %d samples and %d other records in %s", m.File, m.Samples, m.Records, byteText(m.Bytes))
+	text := fmt.Sprintf("%s: %s and %s in %s", m.File, model.Count(m.Samples, "sample"), model.Count(m.Records, "other record"), byteText(m.Bytes))
 	if m.Skipped > 0 {
-		text += fmt.Sprintf("; %d damaged places were skipped", m.Skipped)
+		text += fmt.Sprintf("; skipped %s", model.Count(m.Skipped, "damaged place"))
 	}
 	return text
 }
@@ -119,13 +120,13 @@ func newLateProgress(w io.Writer, what string) *lateProgress {
 
 func (p *lateProgress) read(s trace.Stats) {
 	if p.shown && s.Samples%64 == 0 && time.Since(p.begun) > progressAfter {
-		p.show(fmt.Sprintf("%s: %d samples, %s of text", p.what, s.Samples, byteText(s.Bytes)))
+		p.show(fmt.Sprintf("%s: %s, %s of text", p.what, model.Count(s.Samples, "sample"), byteText(s.Bytes)))
 	}
 }
 
 // decided shows how much of a trace was decided upon again.
 func (p *lateProgress) decided(samples uint64, span time.Duration) {
 	if p.shown && samples%64 == 0 && time.Since(p.begun) > progressAfter {
-		p.show(fmt.Sprintf("%s: %d samples, %v", p.what, samples, span.Round(time.Second)))
+		p.show(fmt.Sprintf("%s: %s, %v", p.what, model.Count(samples, "sample"), span.Round(time.Second)))
 	}
 }

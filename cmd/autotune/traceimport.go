@@ -75,7 +75,7 @@ func (c *traceImportCmd) Run(std streams) (err error) {
 		return c.discard(err)
 	}
 	if series.Resets > 0 {
-		fmt.Fprintf(std.err, "%d windows were left out: their counters began again\n", series.Resets)
+		fmt.Fprintf(std.err, "left out %s whose counters began again\n", model.Count(series.Resets, "window"))
 	}
 	return printReplay(std.out, c.JSON, c.made(w.Stats(), trace.Stats{}))
 }

@@ -69,8 +69,8 @@ type traceInfoEvents struct {
 }
 
 func (e *traceInfoEvents) String() string {
-	return fmt.Sprintf("single events in %d windows, %v in all: %d polls, %d returns of epoll_wait, %d requests; %d were lost",
-		e.Windows, e.Span.Round(time.Millisecond), e.Polls, e.Waits, e.Requests, e.Lost)
+	return fmt.Sprintf("single events in %s, %v in all: %s, %s of epoll_wait, %s; %d lost",
+		model.Count(e.Windows, "window"), e.Span.Round(time.Millisecond), model.Count(e.Polls, "poll"), model.Count(e.Waits, "return"), model.Count(e.Requests, "request"), e.Lost)
 }
 
 type traceInfoQueue struct {
@@ -170,21 +170,22 @@ func tracedIfnames(h trace.Header) map[tracedDevice]string {
 func (i traceInfo) write(w io.Writer) error {
 	head := replayHead{File: i.File, Host: i.Host, Kernel: i.Linux, Started: i.Started, Recorded: i.Policy, Applied: i.Applied}
 	fmt.Fprintln(w, head)
-	fmt.Fprintf(w, "  format version %d, written by autotune %s, %s of text in %d frames\n", i.SchemaVersion, i.Version, byteText(i.TextBytes), i.Frames)
+	fmt.Fprintf(w, "  format version %d, written by autotune %s, %s of text in %s\n", i.SchemaVersion, i.Version, byteText(i.TextBytes), model.Count(i.Frames, "frame"))
 	if i.Part != nil {
-		fmt.Fprintf(w, "  part %d of recording %s, after %d samples\n", i.Part.Number, i.Part.Recording, i.Part.Samples)
+		fmt.Fprintf(w, "  part %d of recording %s, after %s\n", i.Part.Number, i.Part.Recording, model.Count(i.Part.Samples, "sample"))
 	}
 	for _, e := range i.Edits {
 		fmt.Fprintf(w, "  %s: %s\n", e.Op, e.Detail)
 	}
 	if i.Begin != nil {
-		fmt.Fprintf(w, "  %d samples of about %v, %v in all, from %v to %v since boot\n",
-			i.Samples, i.Interval, i.Span.Round(time.Millisecond), i.Begin.Round(time.Millisecond), i.End.Round(time.Millisecond))
+		fmt.Fprintf(w, "  %s of about %v, %v in all, from %v to %v since boot\n",
+			model.Count(i.Samples, "sample"), i.Interval, i.Span.Round(time.Millisecond), i.Begin.Round(time.Millisecond), i.End.Round(time.Millisecond))
 	}
 	if i.Applies+i.Entries > 0 {
-		fmt.Fprintf(w, "  %d decisions, settings written after %d samples\n", i.Entries, i.Applies)
+		fmt.Fprintf(w, "  %s, settings written after %s\n", model.Count(i.Entries, "decision"), model.Count(i.Applies, "sample"))
 	}
-	fmt.Fprintf(w, "  %s received; %d events lost by the probes; conditions changed %d times\n", counting(i.Processes, "process"), i.LostEvents, i.Changes)
+	fmt.Fprintf(w, "  %s received; %s lost by the probes; conditions changed %s\n",
+		model.Count(i.Processes, "process"), model.Count(i.LostEvents, "event"), model.Count(i.Changes, "time"))
 	if i.Events != nil {
 		fmt.Fprintf(w, "  %v\n", i.Events)
 	}
@@ -212,7 +213,7 @@ func (i traceInfo) write(w io.Writer) error {
 		fmt.Fprintf(w, "  skipped: %s\n", s)
 	}
 	if i.Missing != (trace.Gap{}) {
-		fmt.Fprintf(w, "  missing with it: %d samples and %d other records\n", i.Missing.Samples, i.Missing.Others)
+		fmt.Fprintf(w, "  missing with it: %s and %s\n", model.Count(i.Missing.Samples, "sample"), model.Count(i.Missing.Others, "other record"))
 	}
 	_, err := fmt.Fprint(w, strings.TrimPrefix(i.Trace.text(i.File)+"\n", "\n"))
 	return err

@@ -98,7 +98,8 @@ func (v verified) String() string {
 		return fmt.Sprintf("%s: differs at entry %d of the journal, at %v since boot: %s\n  recorded: %s\n  replayed: %s%s",
 			v.File, d.Entry, d.At, d.What, d.Recorded, d.Replayed, v.Trace.text(v.File))
 	}
-	text := fmt.Sprintf("%s: identical: %d entries of the journal of %s came out byte for byte from %d samples", v.File, v.Entries, v.Policy, v.Samples)
+	text := fmt.Sprintf("%s: identical: %s of the journal of %s came out byte for byte from %s",
+		v.File, model.Count(v.Entries, "entry"), v.Policy, model.Count(v.Samples, "sample"))
 	if v.Unproven != nil {
 		text += fmt.Sprintf("\n%s: the rest is not proven: %s", v.File, *v.Unproven)
 	}
@@ -135,7 +136,7 @@ func (v *verifier) Next(ctx context.Context) (model.Sample, error) {
 		return sample, err
 	}
 	if lost := v.source.step.LostBefore; lost != (trace.Gap{}) {
-		v.unproven = fmt.Sprintf("%d samples and %d other records are missing before %v since boot", lost.Samples, lost.Others, sample.At)
+		v.unproven = fmt.Sprintf("without %s and %s before %v since boot", model.Count(lost.Samples, "sample"), model.Count(lost.Others, "other record"), sample.At)
 		v.source.samples--
 		return model.Sample{}, errStopped
 	}

@@ -132,7 +132,7 @@ func (p *Plan) prepare() (*prepared, error) {
 	case p.Windows < 1 || p.Windows > maxWindows:
 		return bad("%d windows are not in 1 to %d", p.Windows, maxWindows)
 	case p.Skip < 0 || p.Skip >= p.Windows:
-		return bad("of %d windows %d cannot be skipped", p.Windows, p.Skip)
+		return bad("of %s %d cannot be skipped", model.Count(p.Windows, "window"), p.Skip)
 	case p.Regime != RegimeSuspend && p.Regime != RegimeSteer && p.Regime != RegimeDeferral:
 		return bad("regime %q; there are suspend, steer and deferral", p.Regime)
 	case p.Latency != LatencyClient && p.Latency != LatencyServer:
@@ -158,7 +158,7 @@ func (p *Plan) prepare() (*prepared, error) {
 	// Each queue of a recorded load has its own: there is no host to have a
 	// share of.
 	if p.Queues < 1 || p.Queues > preset.Host.Queues && len(p.Scenarios) > 0 {
-		return bad("%d queues; preset %s has %d", p.Queues, p.Preset, preset.Host.Queues)
+		return bad("%s; preset %s has %d", model.Count(p.Queues, "queue"), p.Preset, preset.Host.Queues)
 	}
 	if p.Plant.Skew != 0 && p.Queues < 2 {
 		return bad("plant skew=%v: one queue has all the load; simulate several", p.Plant.Skew)
@@ -176,7 +176,7 @@ func (p *Plan) prepare() (*prepared, error) {
 		}
 		names[file.Name] = true
 		if file.Duration > 0 && file.Duration < time.Duration(p.Skip+1)*p.Interval {
-			return bad("scenario %s lasts %v, less than %d windows of %v", file.Name, file.Duration, p.Skip+1, p.Interval)
+			return bad("scenario %s lasts %v, less than %s of %v", file.Name, file.Duration, model.Count(p.Skip+1, "window"), p.Interval)
 		}
 		p.Digests = append(p.Digests, file.Digest)
 		out.scenarios = append(out.scenarios, file)
@@ -190,9 +190,9 @@ func (p *Plan) prepare() (*prepared, error) {
 		case names[t.Name] || t.Name == AllScenarios:
 			return bad("scenario %s is given twice, or is what all are called together; give the trace another name", t.Name)
 		case t.Duration < time.Duration(p.Skip+1)*p.Interval:
-			return bad("trace %s lasts %v, less than %d windows of %v", t.Name, t.Duration, p.Skip+1, p.Interval)
+			return bad("trace %s lasts %v, less than %s of %v", t.Name, t.Duration, model.Count(p.Skip+1, "window"), p.Interval)
 		case n > 0 && n != p.Queues:
-			return bad("trace %s has a load for %d queues, and %d are simulated", t.Name, n, p.Queues)
+			return bad("trace %s has a load for %s, and %d are simulated", t.Name, model.Count(n, "queue"), p.Queues)
 		case p.Plant.Skew != 0:
 			return bad("plant skew=%v: the queues of a recording have each its own load", p.Plant.Skew)
 		}

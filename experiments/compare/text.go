@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"autotune/experiments/stats"
+	"autotune/model"
 )
 
 // WriteText writes the report as aligned tables for people.
@@ -40,8 +41,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 	}
 	if p.Seeds >= leastSeeds {
-		fmt.Fprintf(&b, "\nwins/ties/losses over %d %s, row against column (first the violating windows beyond 1%%, then CPU; a win only where the 90%% interval excludes zero)\n",
-			len(r.scenarios), plural(len(r.scenarios), "scenario"))
+		fmt.Fprintf(&b, "\nwins/ties/losses over %s, row against column (first the violating windows beyond 1%%, then CPU; a win only where the 90%% interval excludes zero)\n",
+			model.Count(len(r.scenarios), "scenario"))
 		r.writeRecord(&b)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -101,8 +102,8 @@ func (p *Plan) describe() string {
 	if p.Fitted != nil {
 		preset += " fitted to what was recorded"
 	}
-	out := fmt.Sprintf("preset %s, %s regime, p%g of the %s's delay <= %v in windows of %v, %d %s, seeds %d to %d, policies %s",
-		preset, p.Regime, 100*p.Quantile, p.Latency, p.SLO, p.Interval, p.Queues, plural(p.Queues, "queue"),
+	out := fmt.Sprintf("preset %s, %s regime, p%g of the %s's delay <= %v in windows of %v, %s, seeds %d to %d, policies %s",
+		preset, p.Regime, 100*p.Quantile, p.Latency, p.SLO, p.Interval, model.Count(p.Queues, "queue"),
 		p.FirstSeed, p.FirstSeed+uint64(p.Seeds)-1, guard)
 	if text := p.Plant.String(); text != "" {
 		out += ", plant " + text
@@ -111,16 +112,9 @@ func (p *Plan) describe() string {
 		out += fmt.Sprintf(", loads x %g", p.LoadScale)
 	}
 	if p.Skip > 0 {
-		out += fmt.Sprintf(", the first %d windows not judged", p.Skip)
+		out += fmt.Sprintf(", the first %s not judged", model.Count(p.Skip, "window"))
 	}
 	return out
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
 }
 
 // interval writes an estimate with its interval.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"autotune/experiments/stats"
+	"autotune/model"
 )
 
 // Comparison holds the judged contender's CPU over whole turns, all phases
@@ -100,7 +101,7 @@ func (c Comparison) String() string {
 	if len(c.SLOBroken) > 0 {
 		slo = "which breaks the SLO (" + strings.Join(c.SLOBroken, ", ") + ")"
 	}
-	return fmt.Sprintf("%s: %s in %d rounds against %s, %s", words[c.Outcome], ratioCell(c.CPURatio), c.Rounds, c.Other, slo)
+	return fmt.Sprintf("%s: %s in %s against %s, %s", words[c.Outcome], ratioCell(c.CPURatio), model.Count(c.Rounds, "round"), c.Other, slo)
 }
 
 func writeComparisons(b *strings.Builder, result Result) {

@@ -3,6 +3,8 @@ package demo
 import (
 	"fmt"
 	"slices"
+
+	"autotune/model"
 )
 
 // pairs holds the complete rounds: base[round][phase] and contender alike,
@@ -81,7 +83,7 @@ func pair(rows []Row, c Criteria) (pairs, Criterion) {
 		}
 	}
 	if n := len(out.rounds); n < MinRounds {
-		doubts = append([]string{fmt.Sprintf("%d complete rounds of %s and %s; %d are needed", n, c.Base, c.Contender, MinRounds)}, doubts...)
+		doubts = append([]string{fmt.Sprintf("%s of %s and %s; %d are needed", model.Count(n, "complete round"), c.Base, c.Contender, MinRounds)}, doubts...)
 	}
 	if len(doubts) > 0 {
 		evidence.Outcome = Undecided
@@ -89,7 +91,7 @@ func pair(rows []Row, c Criteria) (pairs, Criterion) {
 		out.doubtful = true
 		return out, evidence
 	}
-	evidence.Reason = fmt.Sprintf("%d complete rounds, every quantity known", len(out.rounds))
+	evidence.Reason = fmt.Sprintf("%s, every quantity known", model.Count(len(out.rounds), "complete round"))
 	return out, evidence
 }
 
@@ -114,7 +116,7 @@ func doubtful(r Row) string {
 	case r.Observed <= 0 || r.LostEvents == nil:
 		return "the tuner saw nothing of it"
 	case *r.LostEvents > 0:
-		return fmt.Sprintf("the probes lost %d events", *r.LostEvents)
+		return fmt.Sprintf("the probes lost %s", model.Count(*r.LostEvents, "event"))
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"autotune/experiments/stats"
+	"autotune/model"
 )
 
 // What a contender must do to meet the criteria.
@@ -206,7 +207,7 @@ func (p pairs) slo(slo time.Duration, bootstrap stats.Bootstrap) Criterion {
 		if breached == 0 {
 			continue
 		}
-		breach := fmt.Sprintf("phase %q: above it in %d of %d rounds, by up to %.0f%%", first.Phase, breached, len(p.rounds), 100*(float64(greatest)/float64(slo)-1))
+		breach := fmt.Sprintf("phase %q: above it in %d of %s, by up to %.0f%%", first.Phase, breached, model.Count(len(p.rounds), "round"), 100*(float64(greatest)/float64(slo)-1))
 		outcome := Undecided
 		if interval.Low > 1 || 2*breached >= len(p.rounds) {
 			outcome = Missed

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"autotune/experiments/stats"
+	"autotune/model"
 )
 
 // WriteTable writes the result for people: latency and cost of every phase and
@@ -17,10 +18,7 @@ import (
 func WriteTable(w io.Writer, result Result) error {
 	var b strings.Builder
 	run := result.Run
-	rounds := fmt.Sprintf("%d rounds", run.Rounds)
-	if run.Rounds == 1 {
-		rounds = "1 round"
-	}
+	rounds := model.Count(run.Rounds, "round")
 	if run.Partial != nil {
 		fmt.Fprintf(&b, "PARTIAL RESULT: %s.\n\n", *run.Partial)
 	}

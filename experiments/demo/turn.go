@@ -44,8 +44,8 @@ func (e *experiment) calibrate(ctx context.Context) error {
 		e.progress.done("calibration %d of %d gave no SLO (%v); again", try, calibrations, err)
 	}
 	c := e.result.Run.Calibration
-	e.progress.done("SLO: p90 <= %s, which is %g times the median p90 of %s that %s alone had in %d windows at %s requests/s (before the rounds)",
-		microseconds(c.SLO), c.Factor, microseconds(c.BaseP90), base.Name, c.Windows, thousands(phase.Rate))
+	e.progress.done("SLO: p90 <= %s, which is %g times the median p90 of %s that %s alone had in %s at %s requests/s (before the rounds)",
+		microseconds(c.SLO), c.Factor, microseconds(c.BaseP90), base.Name, model.Count(c.Windows, "window"), thousands(phase.Rate))
 	if c.DelayP90 != nil {
 		e.progress.done("the tuner sees the server's side only, a p90 of %s meanwhile: it is given %s to meet", microseconds(*c.DelayP90), microseconds(c.Objective))
 	}

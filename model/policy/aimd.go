@@ -93,8 +93,6 @@ const (
 	// aimdSteady is the relative change of load beyond which a window mixes
 	// two loads: its cost belongs to neither.
 	aimdSteady = 0.2
-	// aimdBreaches is the number of windows in a row that confirm a breach.
-	aimdBreaches = 3
 	// aimdSettled is the number of steady windows after which the setting
 	// found in a new band counts as what holds there.
 	aimdSettled = 3
@@ -197,11 +195,11 @@ func (p *AIMD) Decide(f model.Features) model.Decision {
 	if !steady {
 		return hold(f, fmt.Sprintf("load moved by %+.0f%%; its cost cannot be compared", 100*f.RateChange))
 	}
-	if q.breaches >= aimdBreaches {
+	if q.breaches >= model.BreachWindows {
 		return p.backOff(q, band, f)
 	}
 	if f.Quantile > f.Objective.SLO {
-		return hold(f, fmt.Sprintf("%s %v is above the SLO %v in %d windows; %d confirm it", quantile(f), f.Quantile, f.Objective.SLO, q.breaches, aimdBreaches))
+		return hold(f, fmt.Sprintf("%s %v is above the SLO %v in %s; %d confirm it", quantile(f), f.Quantile, f.Objective.SLO, model.Count(q.breaches, "window"), model.BreachWindows))
 	}
 	if !band.confirmed {
 		return p.enter(q, band, f)
@@ -378,8 +376,8 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 	case f.Active.Mode() == model.ModeSuspension && !f.Suspension.Ready:
 		return hold(f, "interrupts are suspended, and no application is seen to be ready for it")
 	case band.age < band.up.until:
-		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %d more windows",
-			f.Active, rate(f.PacketRate), band.costWhy(f.Active), band.up.until-band.age))
+		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %s",
+			f.Active, rate(f.PacketRate), band.costWhy(f.Active), model.Count(band.up.until-band.age, "more window")))
 	}
 	if current(f.Active) <= p.options.Min && p.entry(band, f) > p.options.Max {
 		return hold(f, fmt.Sprintf("at %s packets/s flush timeouts up to %v would poll about as often as interrupts do", rate(f.PacketRate), p.options.Max))
@@ -427,7 +425,7 @@ func (p *AIMD) backOff(q *aimdQueue, band *aimdBand, f model.Features) model.Dec
 		settings.IRQSuspendTimeout = f.Active.IRQSuspendTimeout
 	}
 	return p.propose(q, f, settings, model.PurposeSafety,
-		fmt.Sprintf("%s %v is above the SLO %v in %d windows; flush %v to %v", quantile(f), f.Quantile, f.Objective.SLO, q.breaches, cur, next))
+		fmt.Sprintf("%s %v is above the SLO %v in %s; flush %v to %v", quantile(f), f.Quantile, f.Objective.SLO, model.Count(q.breaches, "window"), cur, next))
 }
 
 func (p *AIMD) propose(q *aimdQueue, f model.Features, s model.Settings, purpose model.Purpose, why string) model.Decision {

@@ -17,9 +17,9 @@ func (p *AIMD) floor() time.Duration { return max(p.options.Min, gridStart) }
 // suspend answers a confirmed breach where an application could drive the queue
 // and does not: what delays there is not the timeout alone.
 func (p *AIMD) suspend(q *aimdQueue, band *aimdBand, f model.Features) model.Decision {
-	over := fmt.Sprintf("%s %v is above the SLO %v in %d windows", quantile(f), f.Quantile, f.Objective.SLO, q.breaches)
+	over := fmt.Sprintf("%s %v is above the SLO %v in %s", quantile(f), f.Quantile, f.Objective.SLO, model.Count(q.breaches, "window"))
 	if until := max(band.up.until, band.ceilRest.until); band.age < until {
-		return hold(f, fmt.Sprintf("%s; suspension failed here and rests for %d more windows", over, until-band.age))
+		return hold(f, fmt.Sprintf("%s; suspension failed here and rests for %s", over, model.Count(until-band.age, "more window")))
 	}
 	next := min(p.entry(band, f), p.options.Max)
 	if cur := current(f.Active); cur > 0 {

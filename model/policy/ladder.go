@@ -183,7 +183,7 @@ func (q *ladderQueue) park(f model.Features) {
 // enter steps on the ladder from plain interrupts.
 func (p *Ladder) enter(q *ladderQueue, f model.Features) model.Decision {
 	if q.entry.left > 0 {
-		return hold(f, fmt.Sprintf("stepping on cost more than plain interrupts did; resting for %d more windows", q.entry.left))
+		return hold(f, fmt.Sprintf("stepping on cost more than plain interrupts did; resting for %s", model.Count(q.entry.left, "more window")))
 	}
 	// A timer that fires as often as packets come polls more than interrupts
 	// would, and where one entry failed a higher one may not.
@@ -221,7 +221,7 @@ func (p *Ladder) step(q *ladderQueue, f model.Features) model.Decision {
 	case parkedTired:
 		q.tired--
 		if moved, _ := q.moved(f); q.tired > 0 && !moved {
-			return hold(f, fmt.Sprintf("tired after %d steps; %d windows of rest remain", p.options.Tired, q.tired))
+			return hold(f, fmt.Sprintf("tired after %s; it rests for %s", model.Count(p.options.Tired, "step"), model.Count(q.tired, "more window")))
 		}
 		q.leave(at)
 	case goingUp, goingDown:
@@ -241,7 +241,7 @@ func (p *Ladder) step(q *ladderQueue, f model.Features) model.Decision {
 	if q.tired >= p.options.Tired {
 		q.state, q.up, q.down = parkedTired, 0, 0
 		q.seen, q.has = f, true
-		return hold(f, fmt.Sprintf("tired after %d steps; resting for as many windows", p.options.Tired))
+		return hold(f, fmt.Sprintf("tired after %s; resting for as many windows", model.Count(p.options.Tired, "step")))
 	}
 	next := at + 1
 	if q.state == goingDown {

@@ -160,7 +160,7 @@ func (p *PI) control(q *piQueue, f model.Features) model.Decision {
 	}
 	rises := change > 0
 	if rises && !full && q.up.left > 0 {
-		return hold(f, fmt.Sprintf("%s; a rise was reverted and rests for %d more windows", seen, q.up.left))
+		return hold(f, fmt.Sprintf("%s; a rise was reverted and rests for %s", seen, model.Count(q.up.left, "more window")))
 	}
 	var next time.Duration
 	if f.Active.Mode() == model.ModeInterrupts {

@@ -105,7 +105,7 @@ func (p *Random) Decide(f model.Features) model.Decision {
 	}
 	if p.every != 0 {
 		out.Purpose = model.PurposeOrder
-		out.Why += fmt.Sprintf(" for %d windows", p.every)
+		out.Why += fmt.Sprintf(" for %s", model.Count(p.every, "window"))
 	}
 	return out
 }

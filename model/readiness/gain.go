@@ -39,7 +39,7 @@ func (j judge) gain(watching []model.EpollContext, used []*NAPI) Answer {
 	switch cpus := j.cpus(used); {
 	case all > 0:
 		share := float64(own) / float64(all)
-		a.Detail = fmt.Sprintf("in %d suspensions it polled %.0f%% of its packets itself", suspended, 100*share)
+		a.Detail = fmt.Sprintf("in %s it polled %.0f%% of its packets itself", model.Count(suspended, "suspension"), 100*share)
 		enough = share >= driven
 	case cpus == nil:
 		a.Verdict, a.Detail = Unknown, "how busy it is was not observed"
@@ -47,7 +47,7 @@ func (j judge) gain(watching []model.EpollContext, used []*NAPI) Answer {
 		return a
 	default:
 		each := *cpus / float64(len(watching))
-		a.Detail = fmt.Sprintf("with what polls for it, it uses %.0f%% of a CPU for %s", 100**cpus, countOf(len(watching), "context"))
+		a.Detail = fmt.Sprintf("with what polls for it, it uses %.0f%% of a CPU for %s", 100**cpus, model.Count(len(watching), "context"))
 		enough = each >= busy
 	}
 	if enough {

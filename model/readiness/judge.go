@@ -93,15 +93,15 @@ func (j judge) epoll() ([]model.EpollContext, Answer) {
 	}
 	switch {
 	case len(watching) > 0:
-		a.Verdict, a.Detail = Yes, fmt.Sprintf("%s of %d watch sockets of the interfaces", countOf(len(watching), "context"), len(j.facts.App.Contexts))
+		a.Verdict, a.Detail = Yes, fmt.Sprintf("%s of %d watch sockets of the interfaces", model.Count(len(watching), "context"), len(j.facts.App.Contexts))
 	case opaque > 0:
-		a.Verdict, a.Detail = Unknown, fmt.Sprintf("%s, and this kernel does not tell whose sockets they watch", countOf(opaque, "context"))
+		a.Verdict, a.Detail = Unknown, fmt.Sprintf("%s, and this kernel does not tell whose sockets they watch", model.Count(opaque, "context"))
 		a.Remedy = "use a kernel with BPF iterators over files (Linux 5.8, CONFIG_BPF_SYSCALL and BTF)"
 	case unsure > 0:
-		a.Verdict, a.Detail = Unknown, fmt.Sprintf("%s, of which not all sockets could be listed, and none that was is of these interfaces", countOf(unsure, "context"))
+		a.Verdict, a.Detail = Unknown, fmt.Sprintf("%s, of which not all sockets could be listed, and none that was is of these interfaces", model.Count(unsure, "context"))
 		a.Remedy = "watch one socket by fewer epoll contexts: only so many of one socket can be listed"
 	case elsewhere > 0:
-		a.Verdict, a.Detail = No, fmt.Sprintf("%s, but no socket there has received on these interfaces", countOf(elsewhere, "context"))
+		a.Verdict, a.Detail = No, fmt.Sprintf("%s, but no socket there has received on these interfaces", model.Count(elsewhere, "context"))
 		a.Consequence = "suspension gains nothing here now: it begins when epoll_wait returns events of a NAPI's socket"
 		a.Remedy = "ask again while clients are connected, or name the interface that they come in by"
 	default:
@@ -230,7 +230,7 @@ func (j judge) placement(c model.EpollContext) Answer {
 	switch {
 	case elsewhere > 0:
 		a.Verdict = No
-		a.Consequence = fmt.Sprintf("%s may run on another node than polls the instance: every packet crosses between caches", countOf(elsewhere, "thread"))
+		a.Consequence = fmt.Sprintf("%s may run on another node than polls the instance: every packet crosses between caches", model.Count(elsewhere, "thread"))
 		a.Remedy = "run --placement align moves them together, or pin with taskset and /proc/irq/*/smp_affinity_list"
 		a.Fix = FixPlacement
 	case apart > 0:
@@ -255,11 +255,11 @@ func (j judge) nodes(cpus []int) []int {
 func (j judge) threads(watching []model.EpollContext, used []*NAPI) Answer {
 	a := Answer{Question: QuestionThreads}
 	queues := len(j.facts.NAPIs)
-	a.Detail = fmt.Sprintf("%s for %s", countOf(len(watching), "context"), countOf(queues, "queue"))
+	a.Detail = fmt.Sprintf("%s for %s", model.Count(len(watching), "context"), model.Count(queues, "queue"))
 	for _, c := range watching {
 		if n := len(j.waiters(c)); n > 1 {
 			a.Verdict = No
-			a.Detail = fmt.Sprintf("%d threads wait for epoll context %d", n, c.FD)
+			a.Detail = fmt.Sprintf("%s wait for epoll context %d", model.Count(n, "thread"), c.FD)
 			a.Consequence = "the thread that finds no event gives the interrupts back while another still works: suspensions are short"
 			a.Remedy = "give each thread an epoll context of its own"
 			return a
@@ -280,12 +280,12 @@ func (j judge) threads(watching []model.EpollContext, used []*NAPI) Answer {
 	switch {
 	case shared > 0:
 		a.Verdict = No
-		a.Detail += fmt.Sprintf("; on %s more than one context polls", countOf(shared, "queue"))
+		a.Detail += fmt.Sprintf("; on %s more than one context polls", model.Count(shared, "queue"))
 		a.Consequence = "a context that finds no event gives the interrupts back while another still works: suspensions are short"
 		a.Remedy = "as many worker threads as queues, each with the sockets of one (memcached -t QUEUES -N QUEUES), or as many queues as threads (ethtool -L)"
 	case len(used) < queues:
 		a.Verdict = No
-		a.Detail += fmt.Sprintf("; %s received for it", countOf(len(used), "queue"))
+		a.Detail += fmt.Sprintf("; %s received for it", model.Count(len(used), "queue"))
 		a.Consequence = "the other queues have no application that polls them, and are tuned by deferral only"
 		a.Remedy = "as many worker threads as queues, or fewer queues (ethtool -L IFACE combined N)"
 	default:
@@ -423,11 +423,4 @@ func subset(a, b []int) bool {
 		}
 	}
 	return len(a) > 0
-}
-
-func countOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
