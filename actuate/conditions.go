@@ -85,6 +85,21 @@ func (k *liveKernel) DeviceConditions(link Link) (model.DeviceConditions, error)
 	return out, nil
 }
 
+// groFeature is NETIF_F_GRO_BIT in net/ethtool/common.c.
+const groFeature = "rx-gro"
+
+func (k *liveKernel) GRO(link Link) *bool {
+	features, err := k.ethtool.Features(link.Name)
+	if err != nil {
+		return nil
+	}
+	on, ok := features[groFeature]
+	if !ok {
+		return nil
+	}
+	return &on
+}
+
 // known returns nil for what drivers put where they have nothing to say.
 func known(s string) *string {
 	switch s = strings.TrimSpace(s); s {

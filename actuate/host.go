@@ -299,6 +299,20 @@ func (h *Host) Devices() []Device {
 	return out
 }
 
+// GRO tells by ifindex which of the devices merge received packets; those of
+// which it cannot be read are left out.
+func (h *Host) GRO() map[int]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make(map[int]bool, len(h.devices))
+	for _, d := range h.devices {
+		if on := h.kernel.GRO(d.link); on != nil {
+			out[d.link.Index] = *on
+		}
+	}
+	return out
+}
+
 // Recovered returns what [Open] restored of earlier runs.
 func (h *Host) Recovered() []Report { return slices.Clone(h.recovered) }
 

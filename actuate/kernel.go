@@ -73,6 +73,9 @@ type Kernel interface {
 	// DeviceConditions reads what else delays a device's packets; NAPIs is left
 	// to [Host.Conditions].
 	DeviceConditions(link Link) (model.DeviceConditions, error)
+	// GRO tells whether the device merges received packets; nil where that
+	// cannot be read.
+	GRO(link Link) *bool
 	// IRQAffinity fills in the CPUs of the IRQ of n, where it has one.
 	IRQAffinity(n *model.NAPIConditions) error
 	// CPUConditions reads what limits the CPUs; Devices is left empty.

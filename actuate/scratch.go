@@ -67,7 +67,7 @@ func makeScratchLink() (err error) {
 	defer features.Close()
 	// A veth has NAPI instances only with GRO on (veth_open in
 	// drivers/net/veth.c).
-	if err := features.Change(scratchName, map[string]bool{"rx-gro": true}); err != nil {
+	if err := features.Change(scratchName, map[string]bool{groFeature: true}); err != nil {
 		return fmt.Errorf("turn GRO on for a veth: %w", err)
 	}
 	links, err := conn.Link.List()

@@ -302,6 +302,10 @@ func (n *Namespace) set(id uint32, u netdev.NAPIUpdate) error {
 // CheckSet implements [actuate.Kernel].
 func (n *Namespace) CheckSet() error { return n.system.Era.sets() }
 
+// GRO implements [actuate.Kernel]; nothing here merges packets, or is known not
+// to.
+func (n *Namespace) GRO(actuate.Link) *bool { return nil }
+
 // RxQueues implements [actuate.Kernel].
 func (n *Namespace) RxQueues(link actuate.Link) (int, error) {
 	if err := n.system.fault(OpDefaults); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	"autotune/actuate"
@@ -58,6 +60,8 @@ type deviceLine struct {
 	// TransmitOnly counts queues whose NAPI instance has no ID: they receive
 	// nothing and cannot be tuned.
 	TransmitOnly int `json:"transmit_only"`
+	// GRO tells whether the device merges received packets.
+	GRO *bool `json:"gro"`
 
 	Firmware   *string           `json:"firmware"`
 	BusInfo    *string           `json:"bus_info"`
@@ -96,12 +100,12 @@ func (c *listCmd) Run(ctx context.Context, std streams) (err error) {
 	}
 	annotate(lines, conditions, host.Scope())
 	if c.JSON {
-		return c.printJSON(std, lines, host.Devices(), conditions)
+		return c.printJSON(std, lines, host.Devices(), host.GRO(), conditions)
 	}
 	if err := host.DeviceWide(); err != nil && len(lines) > 0 {
 		fmt.Fprintln(std.out, deviceWideText(err))
 	}
-	return c.print(std, lines, host.Devices(), conditions)
+	return c.print(std, lines, host.Devices(), host.GRO(), conditions)
 }
 
 // whyNot sorts what could not be read by queue.
@@ -155,7 +159,7 @@ func describe(napis []model.NAPI, unread map[model.Queue]error, privilege error)
 	return lines
 }
 
-func (c *listCmd) printJSON(std streams, lines []napiLine, devices []actuate.Device, conditions model.Conditions) error {
+func (c *listCmd) printJSON(std streams, lines []napiLine, devices []actuate.Device, gro map[int]bool, conditions model.Conditions) error {
 	for _, line := range lines {
 		if err := printJSON(std.out, line); err != nil {
 			return err
@@ -163,9 +167,13 @@ func (c *listCmd) printJSON(std streams, lines []napiLine, devices []actuate.Dev
 	}
 	for _, d := range withNAPIs(devices, lines) {
 		known := deviceConditions(conditions, d.Link.Index)
+		var merges *bool
+		if on, ok := gro[d.Link.Index]; ok {
+			merges = &on
+		}
 		if err := printJSON(std.out, deviceLine{
 			Kind: "device", Netns: lines[0].Netns, Ifname: d.Link.Name, Ifindex: d.Link.Index,
-			Driver: d.Link.Driver, TransmitOnly: d.Untunable,
+			Driver: d.Link.Driver, TransmitOnly: d.Untunable, GRO: merges,
 			Firmware: known.Firmware, BusInfo: known.BusInfo, NIC: known.NIC, SpeedMbps: known.SpeedMbps, Coalescing: known.Coalescing,
 		}); err != nil {
 			return err
@@ -196,9 +204,10 @@ func withNAPIs(devices []actuate.Device, lines []napiLine) []actuate.Device {
 	return out
 }
 
-func (c *listCmd) print(std streams, lines []napiLine, devices []actuate.Device, conditions model.Conditions) error {
+func (c *listCmd) print(std streams, lines []napiLine, devices []actuate.Device, gro map[int]bool, conditions model.Conditions) error {
 	if len(lines) == 0 {
 		fmt.Fprintln(std.out, "no interface here has a NAPI instance with an ID")
+		printGRO(std.out, devices, lines, gro)
 		return nil
 	}
 	t := newTable(std.out, "DEVICE", "QUEUE", "NAPI", "IRQ", "CPUS", "PID", "DRIVER", "MAPPING", "DEFER", "FLUSH", "SUSPEND", "THREADED", "TUNABLE")
@@ -222,7 +231,25 @@ func (c *listCmd) print(std streams, lines []napiLine, devices []actuate.Device,
 			fmt.Fprintf(std.out, "%s: besides, %s only for transmission, without a NAPI ID\n", d.Link.Name, model.Count(d.Untunable, "queue"))
 		}
 	}
+	printGRO(std.out, devices, lines, gro)
 	return printConditions(std.out, withNAPIs(devices, lines), conditions)
+}
+
+// printGRO says what follows where GRO is off.
+func printGRO(w io.Writer, devices []actuate.Device, lines []napiLine, gro map[int]bool) {
+	shown := withNAPIs(devices, lines)
+	for _, d := range devices {
+		on, known := gro[d.Link.Index]
+		if on || !known {
+			continue
+		}
+		switch {
+		case slices.ContainsFunc(shown, func(s actuate.Device) bool { return s.Link.Index == d.Link.Index }):
+			fmt.Fprintf(w, "%s: GRO is off: no timeout makes packets merge, so a longer flush timeout saves polls and interrupts only (`ethtool -K %[1]s gro on`)\n", d.Link.Name)
+		case d.Link.Kind == "veth" && d.Link.Up:
+			fmt.Fprintf(w, "%s: not listed, as a veth has NAPI instances only with GRO on (`ethtool -K %[1]s gro on`)\n", d.Link.Name)
+		}
+	}
 }
 
 func dashIfEmpty(s string) string {

@@ -50,3 +50,18 @@ func TestDeviceWideLinesHaveNoSuspendTimeout(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+func TestListSaysWhatFollowsWhereGROIsOff(t *testing.T) {
+	device := func(index int, name, kind string) actuate.Device {
+		return actuate.Device{Link: actuate.Link{Index: index, Name: name, Kind: kind, Up: true}}
+	}
+	devices := []actuate.Device{device(1, "off0", ""), device(2, "on0", ""), device(3, "veth0", "veth"), device(4, "dummy0", "dummy"), device(5, "unknown0", "")}
+	lines := []napiLine{{Ifindex: 1}, {Ifindex: 2}, {Ifindex: 5}}
+	var out strings.Builder
+	printGRO(&out, devices, lines, map[int]bool{1: false, 2: true, 3: false, 4: false})
+	said := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(said) != 2 || !strings.HasPrefix(said[0], "off0: GRO is off") || !strings.HasPrefix(said[1], "veth0: not listed") ||
+		!strings.Contains(said[0], "ethtool -K off0 gro on") || !strings.Contains(said[1], "ethtool -K veth0 gro on") {
+		t.Errorf("it says %q", said)
+	}
+}

@@ -598,6 +598,12 @@ func TestListShowsTheBed(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+		if l.Kind == "device" {
+			var d deviceLine
+			if err := json.Unmarshal([]byte(line), &d); err != nil || d.GRO == nil || !*d.GRO {
+				t.Errorf("unexpected line %s (%v): the bed has GRO on", line, err)
+			}
+		}
 		if l.Kind != "napi" {
 			continue
 		}
