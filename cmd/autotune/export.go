@@ -40,9 +40,9 @@ type exported struct {
 }
 
 func (e exported) String() string {
-	text := fmt.Sprintf("%s: %d rows of %s as %s", e.File, e.Rows, e.Table, e.Format)
+	text := fmt.Sprintf("%s: %s of %s as %s", e.File, model.Count(e.Rows, "row"), e.Table, e.Format)
 	if e.Skipped > 0 {
-		text += fmt.Sprintf("; %d damaged places were skipped", e.Skipped)
+		text += "; skipped " + model.Count(e.Skipped, "damaged place")
 	}
 	return text
 }
@@ -115,26 +115,29 @@ func (c *exportCmd) create(std streams) (io.Writer, func(error) error, error) {
 }
 
 func (c *exportCmd) export(ctx context.Context, r *trace.Reader, out io.Writer, p *lateProgress) (uint64, error) {
-	m := newRowMaker(r.Header())
-	switch c.Table {
-	case "histograms":
-		return exportTable(ctx, r, out, c.Format, m.histograms, p)
-	case "cpus":
-		return exportTable(ctx, r, out, c.Format, m.cpus, p)
-	case "apps":
-		return exportTable(ctx, r, out, c.Format, m.apps, p)
-	case "decisions":
-		return exportTable(ctx, r, out, c.Format, m.decisions, p)
-	case "polls":
-		return exportTable(ctx, r, out, c.Format, m.polls, p)
-	case "waits":
-		return exportTable(ctx, r, out, c.Format, m.waits, p)
-	case "requests":
-		return exportTable(ctx, r, out, c.Format, m.requests, p)
-	case "events":
-		return exportTable(ctx, r, out, c.Format, m.eventSpans, p)
-	default:
-		return exportTable(ctx, r, out, c.Format, m.queues, p)
+	write, ok := exportTables()[c.Table]
+	if !ok {
+		return 0, fmt.Errorf("there is no table %q", c.Table)
+	}
+	return write(ctx, r, out, c.Format, p)
+}
+
+// tableWriter writes one table of a trace and returns how many rows it has.
+type tableWriter func(ctx context.Context, r *trace.Reader, out io.Writer, format string, p *lateProgress) (uint64, error)
+
+// exportTables are the tables by the names that --table takes.
+func exportTables() map[string]tableWriter {
+	return map[string]tableWriter{
+		"queues": tableOf(rowMaker.queues), "histograms": tableOf(rowMaker.histograms), "cpus": tableOf(rowMaker.cpus),
+		"apps": tableOf(rowMaker.apps), "decisions": tableOf(rowMaker.decisions), "polls": tableOf(rowMaker.polls),
+		"waits": tableOf(rowMaker.waits), "requests": tableOf(rowMaker.requests), "events": tableOf(rowMaker.eventSpans),
+	}
+}
+
+func tableOf[T any](rowsOf func(rowMaker, *trace.Record) ([]T, error)) tableWriter {
+	return func(ctx context.Context, r *trace.Reader, out io.Writer, format string, p *lateProgress) (uint64, error) {
+		m := newRowMaker(r.Header())
+		return exportTable(ctx, r, out, format, func(record *trace.Record) ([]T, error) { return rowsOf(m, record) }, p)
 	}
 }
 

@@ -75,15 +75,9 @@ func (c *listCmd) Run(ctx context.Context, std streams) (err error) {
 	if err := c.checkLive(); err != nil {
 		return usageError(err)
 	}
-	var ifaces []string
-	if c.Iface != "" {
-		ifaces = []string{c.Iface}
-	}
-	host, err := actuate.Open(ctx, actuate.Options{
-		Namespace: actuate.ParseNamespace(c.Netns), Ifaces: ifaces, ReadOnly: true,
-	})
+	host, err := openToLook(ctx, c.Netns, c.Iface)
 	if err != nil {
-		return openError(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	if c.Live {
@@ -106,6 +100,19 @@ func (c *listCmd) Run(ctx context.Context, std streams) (err error) {
 		fmt.Fprintln(std.out, deviceWideText(err))
 	}
 	return c.print(std, lines, host.Devices(), host.GRO(), conditions)
+}
+
+// openToLook opens an interface, or all where none is named, to read only.
+func openToLook(ctx context.Context, netns, iface string) (*actuate.Host, error) {
+	var ifaces []string
+	if iface != "" {
+		ifaces = []string{iface}
+	}
+	host, err := actuate.Open(ctx, actuate.Options{Namespace: actuate.ParseNamespace(netns), Ifaces: ifaces, ReadOnly: true})
+	if err != nil {
+		return nil, openError(err)
+	}
+	return host, nil
 }
 
 // whyNot sorts what could not be read by queue.

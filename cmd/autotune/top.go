@@ -30,15 +30,9 @@ func (c *topCmd) Run(ctx context.Context, std streams) (err error) {
 	case !isTerminal(std.out):
 		return usageError(errors.New("it needs a terminal; autotune list --live prints the same, and --json for programs"))
 	}
-	var ifaces []string
-	if c.Iface != "" {
-		ifaces = []string{c.Iface}
-	}
-	host, err := actuate.Open(ctx, actuate.Options{
-		Namespace: actuate.ParseNamespace(c.Netns), Ifaces: ifaces, ReadOnly: true,
-	})
+	host, err := openToLook(ctx, c.Netns, c.Iface)
 	if err != nil {
-		return openError(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	return c.show(ctx, host, os.Stdin, std)

@@ -51,18 +51,8 @@ func makeAIMD(a *arguments) (model.Policy, error) {
 	o.Backoff = a.share("backoff", o.Backoff)
 	o.Min = a.duration("min", o.Min, 0, time.Second)
 	o.Max = a.duration("max", o.Max, time.Microsecond, time.Second)
-	switch {
-	case a.err != nil:
-		return nil, a.err
-	case o.Min > o.Max:
-		return nil, fmt.Errorf("min=%v is above max=%v", o.Min, o.Max)
-	case o.Start > o.Max && a.has("start"):
-		return nil, fmt.Errorf("start=%v is above max=%v", o.Start, o.Max)
-	case o.Start < o.Min && a.has("start"):
-		return nil, fmt.Errorf("start=%v is below min=%v", o.Start, o.Min)
-	}
-	o.Start = max(o.Min, min(o.Start, o.Max))
-	return NewAIMD(o), nil
+	o.Start = a.startWithin(o.Start, o.Min, o.Max)
+	return NewAIMD(o), a.err
 }
 
 // AIMD moves one variable, the flush timeout; the defer count follows from it,

@@ -39,14 +39,8 @@ func ladderKind() Kind {
 			o.Start = a.duration("start", o.Start, gridStart, time.Second)
 			o.Differ = a.share("differ", o.Differ)
 			o.Tired = a.count("tired", o.Tired, 2, 1000)
-			switch {
-			case a.err != nil:
-				return nil, a.err
-			case o.Start > o.Max && a.has("start"):
-				return nil, fmt.Errorf("start=%v is above max=%v", o.Start, o.Max)
-			}
-			o.Start = min(o.Start, o.Max)
-			return NewLadder(o), nil
+			o.Start = a.startWithin(o.Start, gridStart, o.Max)
+			return NewLadder(o), a.err
 		},
 	}
 }

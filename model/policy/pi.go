@@ -48,18 +48,8 @@ func makePI(a *arguments) (model.Policy, error) {
 	o.Min = a.duration("min", o.Min, time.Microsecond, time.Second)
 	o.Max = a.duration("max", o.Max, time.Microsecond, time.Second)
 	o.Start = a.duration("start", o.Start, time.Microsecond, time.Second)
-	switch {
-	case a.err != nil:
-		return nil, a.err
-	case o.Min > o.Max:
-		return nil, fmt.Errorf("min=%v is above max=%v", o.Min, o.Max)
-	case o.Start > o.Max && a.has("start"):
-		return nil, fmt.Errorf("start=%v is above max=%v", o.Start, o.Max)
-	case o.Start < o.Min && a.has("start"):
-		return nil, fmt.Errorf("start=%v is below min=%v", o.Start, o.Min)
-	}
-	o.Start = max(o.Min, min(o.Start, o.Max))
-	return NewPI(o), nil
+	o.Start = a.startWithin(o.Start, o.Min, o.Max)
+	return NewPI(o), a.err
 }
 
 // PI controls the logarithm of the flush timeout so that the objective's

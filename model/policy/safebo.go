@@ -42,14 +42,8 @@ func safeBOKind() Kind {
 			o.Points = a.count("points", o.Points, 4, 500)
 			o.Max = a.duration("max", o.Max, gridStart, time.Second)
 			o.Start = a.duration("start", o.Start, gridStart, time.Second)
-			switch {
-			case a.err != nil:
-				return nil, a.err
-			case o.Start > o.Max && a.has("start"):
-				return nil, fmt.Errorf("start=%v is above max=%v", o.Start, o.Max)
-			}
-			o.Start = min(o.Start, o.Max)
-			return NewSafeBO(o), nil
+			o.Start = a.startWithin(o.Start, gridStart, o.Max)
+			return NewSafeBO(o), a.err
 		},
 	}
 }

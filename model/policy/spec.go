@@ -111,6 +111,21 @@ func (a *arguments) duration(key string, fallback, low, high time.Duration) time
 	return d
 }
 
+// startWithin returns the start of a policy, whose default may lie outside of low to
+// high and then moves there; one that is given must lie within. It fails where
+// low is above high.
+func (a *arguments) startWithin(start, low, high time.Duration) time.Duration {
+	switch {
+	case low > high:
+		a.fail("min=%v is above max=%v", low, high)
+	case a.has("start") && start > high:
+		a.fail("start=%v is above max=%v", start, high)
+	case a.has("start") && start < low:
+		a.fail("start=%v is below min=%v", start, low)
+	}
+	return max(low, min(start, high))
+}
+
 func plainNumber(text string) bool {
 	return regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]*)?$`).MatchString(text)
 }
