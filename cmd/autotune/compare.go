@@ -22,45 +22,50 @@ import (
 )
 
 type compareCmd struct {
-	Grid       compareGridCmd       `cmd:"" default:"withargs" help:"Run policies and references through simulated scenarios, and say who wins."`
+	Grid       compareGridCmd       `cmd:"" default:"withargs" help:"Run policies and references through simulated scenarios, and say who wins (the word grid may be left out)."`
 	Robustness compareRobustnessCmd `cmd:"" help:"One table of policies under other targets, windows, machines and measurements."`
 	Merge      compareMergeCmd      `cmd:"" help:"Join the shards of a comparison, or of a robustness table, and report."`
 	Table      compareTableCmd      `cmd:"" help:"One table of several comparisons."`
 }
 
 type compareGridCmd struct {
-	Policies   []string      `help:"Policies as for run; separated by commas, or the flag again. A piece key=value continues the spec before it." sep:"none" placeholder:"SPEC,..."`
-	References []string      `help:"References that are run beside base, best-static and oracle: fixed (suspend20 or defer20), oracle-transient, or none." default:"fixed,oracle-transient" placeholder:"NAME,..."`
-	Scenarios  []string      `help:"Scenarios: names of shipped ones, or TOML files; by default constant,step,diurnal,mmpp,flash,mixed, and none beside --traces." placeholder:"NAME|FILE.toml,..."`
-	SLO        time.Duration `help:"Target for the delay; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
-	Quantile   float64       `help:"Which quantile of the delay is to meet the target." name:"slo-quantile" default:"0.99" placeholder:"Q"`
-	Interval   time.Duration `help:"Length of a window." default:"250ms"`
-	Windows    int           `help:"Windows of each scenario without a duration of its own, and most of a recording; 0 is all of the longest recording." default:"240"`
-	Skip       int           `help:"Windows at the start that are not judged." default:"0"`
-	Seeds      int           `help:"Repetitions; from 5 on there are winners." default:"5"`
-	Seed       uint64        `help:"The first seed." default:"1"`
-	Preset     string        `help:"Simulated machine: a shipped preset, or a file; by default epyc7662-cx5." placeholder:"NAME|FILE.json"`
-	Regime     string        `help:"Whether the application prefers busy polling, so that interrupts can be suspended: suspend or deferral; by default suspend, and with --traces what the recorded applications do." placeholder:"NAME"`
-	Latency    string        `help:"Whose delay is seen and judged: client (as the published runs report it) or server; by default client, and with --traces server, as recorded." placeholder:"NAME"`
-	Queues     *int          `help:"Queues that are simulated, with their share of the host's load, or of recordings the busiest; 0 is all. By default 1, and with --traces all." placeholder:"N"`
-	Guard      string        `help:"Whether policies run behind the guards: on or off." default:"on"`
-	Plant      []string      `help:"How the machine differs from the preset, or how well it is seen: costs=2, app-costs=2, rtt=20us, noise=4, skew=0.5, sample-every=16." placeholder:"KEY=VALUE"`
-	LoadScale  float64       `help:"Multiplies the scenarios' loads." default:"1"`
-	MaxFlush   time.Duration `help:"Largest flush timeout of the references." default:"200us"`
-	Shard      string        `help:"Simulate part I of N only; autotune compare merge joins them." placeholder:"I/N"`
-	Output     string        `short:"o" help:"Directory of the report and the raw rows." default:"compare-report" type:"path" placeholder:"DIR"`
-	Table      string        `help:"File that keeps the references' table of steady states; by default steady.json in the directory. Shards may share one." type:"path" placeholder:"FILE"`
-	Force      bool          `help:"Overwrite another comparison in the directory, or run the same again."`
-	Journal    bool          `help:"Keep every decision, a file per cell, in journals/ of the directory."`
-	Jobs       int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
-	JSON       bool          `help:"One object per line." name:"json"`
+	Policies   []string       `help:"Policies as for run; separated by commas, or the flag again. A piece key=value continues the spec before it." sep:"none" placeholder:"SPEC,..."`
+	References []string       `help:"References that are run beside base, best-static and oracle: fixed (suspend20 or defer20), oracle-transient, or none." default:"fixed,oracle-transient" placeholder:"NAME"`
+	Scenarios  []string       `help:"Scenarios: names of shipped ones, or TOML files; by default constant,step,diurnal,mmpp,flash,mixed, and none beside --traces." placeholder:"NAME|FILE.toml"`
+	SLO        *time.Duration `help:"Target for the delay; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
+	Quantile   float64        `help:"Which quantile of the delay is to meet the target." name:"slo-quantile" default:"0.99" placeholder:"Q"`
+	Interval   time.Duration  `help:"Length of a window." default:"250ms"`
+	Windows    int            `help:"Windows of each scenario without a duration of its own, and most of a recording; 0 is all of the longest recording." default:"240"`
+	Skip       int            `help:"Windows at the start that are not judged." default:"0"`
+	Seeds      int            `help:"Repetitions; from 5 on there are winners." default:"5"`
+	Seed       uint64         `help:"The first seed." default:"1"`
+	Preset     string         `help:"Simulated machine: a shipped preset, or a file; by default epyc7662-cx5." placeholder:"NAME|FILE.json"`
+	Regime     string         `help:"Whether the application prefers busy polling, so that interrupts can be suspended: suspend or deferral; by default suspend, and with --traces what the recorded applications do." placeholder:"NAME"`
+	Latency    string         `help:"Whose delay is seen and judged: client (as the published runs report it) or server; by default client, and with --traces server, as recorded." placeholder:"NAME"`
+	Queues     *int           `help:"Queues that are simulated, with their share of the host's load, or of recordings the busiest; 0 is all. By default 1, and with --traces all." placeholder:"N"`
+	Guard      string         `help:"Whether policies run behind the guards: on or off." default:"on"`
+	Plant      []string       `help:"How the machine differs from the preset, or how well it is seen: costs=2, app-costs=2, rtt=20us, noise=4, skew=0.5, sample-every=16." placeholder:"KEY=VALUE"`
+	LoadScale  float64        `help:"Multiplies the scenarios' loads." default:"1"`
+	MaxFlush   time.Duration  `help:"Largest flush timeout of the references." default:"200us"`
+	Shard      string         `help:"Simulate part I of N only; autotune compare merge joins them." placeholder:"I/N"`
+	Output     string         `short:"o" help:"Directory of the report and the raw rows." default:"compare-report" type:"path" placeholder:"DIR"`
+	Table      string         `help:"File that keeps the references' table of steady states; by default steady.json in the directory. Shards may share one." type:"path" placeholder:"FILE"`
+	Force      bool           `help:"Overwrite another comparison in the directory, or run the same again."`
+	Journal    bool           `help:"Keep every decision, a file per cell, in journals/ of the directory."`
+	Jobs       int            `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
+	JSON       bool           `help:"One object per line." name:"json"`
 
 	compareTraceFlags `group:"Recorded load"`
 }
 
+// Help says what the name alone does.
+func (compareCmd) Help() string {
+	return "Without one of these words it is grid: autotune compare --policies greybox,aimd. Its flags: autotune compare grid --help"
+}
+
 // compareTraceFlags say how recorded load drives a comparison.
 type compareTraceFlags struct {
-	Traces          []string `help:"Recordings, whose load becomes a scenario each; the parts of one, in their order, are one. A quoted pattern stands for the files that match." placeholder:"FILE,..."`
+	Traces          []string `help:"Recordings, whose load becomes a scenario each; the parts of one, in their order, are one. A quoted pattern stands for the files that match." placeholder:"FILE"`
 	Fit             bool     `help:"Fit the simulated machine to the recordings; --preset is then what the fit starts from."`
 	ForceConditions bool     `help:"Compare although idle states, governors or interrupt moderation of the recordings differ." name:"force-conditions"`
 }
@@ -72,7 +77,7 @@ const defaultScenarios = "constant,step,diurnal,mmpp,flash,mixed"
 // not tell.
 func (c *compareGridCmd) defaults() (compare.Plan, error) {
 	p := compare.Plan{
-		Program: programIdentity(), Scenarios: c.Scenarios, Seeds: c.Seeds, FirstSeed: c.Seed, SLO: c.SLO, Quantile: c.Quantile,
+		Program: programIdentity(), Scenarios: c.Scenarios, Seeds: c.Seeds, FirstSeed: c.Seed, Quantile: c.Quantile,
 		Interval: c.Interval, Windows: c.Windows, Skip: c.Skip, Preset: cmp.Or(c.Preset, sim.DefaultPreset),
 		Regime: compare.Regime(c.Regime), Latency: compare.Latency(c.Latency),
 		LoadScale: c.LoadScale, MaxFlush: c.MaxFlush, Policies: []string{}, Traces: []compare.Trace{},
@@ -161,8 +166,8 @@ func (c *compareGridCmd) plan(ctx context.Context, std streams, progress func(st
 			return p, err
 		}
 	}
-	if p.SLO == 0 {
-		p.SLO = regimeSLO(p.Regime)
+	if p.SLO = regimeSLO(p.Regime); c.SLO != nil {
+		p.SLO = *c.SLO
 	}
 	if p.References, err = c.references(&p); err != nil {
 		return p, err
@@ -346,7 +351,7 @@ func (c *compareMergeCmd) Run(_ context.Context, std streams) error {
 
 type compareTableCmd struct {
 	Directories []string `arg:"" name:"dir" help:"Directories of comparisons."`
-	Contenders  []string `help:"Who is shown; by default the policies and best-static. Separated as --policies are." sep:"none" placeholder:"NAME,..."`
+	Contenders  []string `help:"Who is shown; by default the policies and best-static. Separated as --policies are." sep:"none" placeholder:"NAME"`
 	Scenarios   bool     `help:"A row per scenario, and not only of all together."`
 	Markdown    bool     `help:"As a Markdown table."`
 	JSON        bool     `help:"One object per line." name:"json"`

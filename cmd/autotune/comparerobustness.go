@@ -15,29 +15,29 @@ import (
 )
 
 type compareRobustnessCmd struct {
-	Policies   []string      `help:"Policies as for compare." sep:"none" default:"greybox,aimd" placeholder:"SPEC,..."`
-	WrongPrior []string      `help:"Policies that are added where the machine is not what a prior describes (costs-2, costs-half, rtt-20us); none for none. By default greybox with the prior of the preset, where greybox is compared." name:"wrong-prior" sep:"none" placeholder:"SPEC,..."`
-	Variants   []string      `help:"Which variants: nominal, slo-150us, slo-400us, slo-1ms, window-100ms, window-1s, window-5s, noise-4, skew-half, sampled-16, costs-2, costs-half, rtt-20us; by default all, in this order." placeholder:"NAME,..."`
-	Scenarios  []string      `help:"Scenarios, as for compare; by default constant,step,diurnal,mmpp,flash,mixed." placeholder:"NAME|FILE.toml,..."`
-	SLO        time.Duration `help:"Target for the delay where a variant has no other; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
-	Windows    int           `help:"Windows of 250ms of each scenario; variants with windows of 1s last twice as long, those with 5s five times." default:"240"`
-	Seeds      int           `help:"Repetitions; from 5 on there are winners." default:"10"`
-	Seed       uint64        `help:"The first seed." default:"1"`
-	Preset     string        `help:"Simulated machine: a shipped preset, or a file." default:"epyc7662-cx5" placeholder:"NAME|FILE.json"`
-	Regime     string        `help:"Whether the application prefers busy polling: suspend or deferral." default:"suspend" placeholder:"NAME"`
-	Latency    string        `help:"Whose delay is seen and judged: client or server." default:"client" placeholder:"NAME"`
-	Shard      string        `help:"Simulate part I of N of every variant only; autotune compare merge joins them." placeholder:"I/N"`
-	Output     string        `short:"o" help:"Directory of the table, and of a comparison for each variant. Those that are there already are kept, if they are of the same plan." default:"robustness-report" type:"path" placeholder:"DIR"`
-	Tables     string        `help:"Directory that keeps the references' tables of steady states; by default that of the table. Shards may share one." type:"path" placeholder:"DIR"`
-	Jobs       int           `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
-	Force      bool          `help:"Overwrite what other commands left in the directory."`
-	JSON       bool          `help:"One object per line." name:"json"`
+	Policies   []string       `help:"Policies as for compare." sep:"none" default:"greybox,aimd" placeholder:"SPEC,..."`
+	WrongPrior []string       `help:"Policies that are added where the machine is not what a prior describes (costs-2, costs-half, rtt-20us); none for none. By default greybox with the prior of the preset, where greybox is compared." name:"wrong-prior" sep:"none" placeholder:"SPEC,..."`
+	Variants   []string       `help:"Which variants: nominal, slo-150us, slo-400us, slo-1ms, window-100ms, window-1s, window-5s, noise-4, skew-half, sampled-16, costs-2, costs-half, rtt-20us; by default all, in this order." placeholder:"NAME"`
+	Scenarios  []string       `help:"Scenarios, as for compare; by default constant,step,diurnal,mmpp,flash,mixed." placeholder:"NAME|FILE.toml"`
+	SLO        *time.Duration `help:"Target for the delay where a variant has no other; by default 250us in the suspend regime and 300us in the deferral regime." name:"slo" placeholder:"D"`
+	Windows    int            `help:"Windows of 250ms of each scenario; variants with windows of 1s last twice as long, those with 5s five times." default:"240"`
+	Seeds      int            `help:"Repetitions; from 5 on there are winners." default:"10"`
+	Seed       uint64         `help:"The first seed." default:"1"`
+	Preset     string         `help:"Simulated machine: a shipped preset, or a file." default:"epyc7662-cx5" placeholder:"NAME|FILE.json"`
+	Regime     string         `help:"Whether the application prefers busy polling: suspend or deferral." default:"suspend" placeholder:"NAME"`
+	Latency    string         `help:"Whose delay is seen and judged: client or server." default:"client" placeholder:"NAME"`
+	Shard      string         `help:"Simulate part I of N of every variant only; autotune compare merge joins them." placeholder:"I/N"`
+	Output     string         `short:"o" help:"Directory of the table, and of a comparison for each variant. Those that are there already are kept, if they are of the same plan." default:"robustness-report" type:"path" placeholder:"DIR"`
+	Tables     string         `help:"Directory that keeps the references' tables of steady states; by default that of the table. Shards may share one." type:"path" placeholder:"DIR"`
+	Jobs       int            `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
+	Force      bool           `help:"Overwrite what other commands left in the directory."`
+	JSON       bool           `help:"One object per line." name:"json"`
 }
 
 // variants returns the comparisons that the flags ask for.
 func (c *compareRobustnessCmd) variants() ([]compare.Variant, error) {
 	p := compare.Plan{
-		Program: programIdentity(), Scenarios: c.Scenarios, Seeds: c.Seeds, FirstSeed: c.Seed, SLO: c.SLO, Quantile: 0.99,
+		Program: programIdentity(), Scenarios: c.Scenarios, Seeds: c.Seeds, FirstSeed: c.Seed, Quantile: 0.99,
 		Interval: 250 * time.Millisecond, Windows: c.Windows, Preset: c.Preset, Regime: compare.Regime(c.Regime),
 		Latency: compare.Latency(c.Latency), Queues: 1, Guarded: true, LoadScale: 1, MaxFlush: 200 * time.Microsecond,
 		Policies: []string{}, References: []string{}, Traces: []compare.Trace{},
@@ -45,8 +45,8 @@ func (c *compareRobustnessCmd) variants() ([]compare.Variant, error) {
 	if len(p.Scenarios) == 0 {
 		p.Scenarios = strings.Split(defaultScenarios, ",")
 	}
-	if p.SLO == 0 {
-		p.SLO = regimeSLO(p.Regime)
+	if p.SLO = regimeSLO(p.Regime); c.SLO != nil {
+		p.SLO = *c.SLO
 	}
 	for _, list := range c.Policies {
 		p.Policies = append(p.Policies, compare.SplitSpecs(list)...)

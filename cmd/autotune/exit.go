@@ -3,7 +3,9 @@ package main
 import (
 	"strings"
 
+	"autotune/experiments/compare"
 	"autotune/model"
+	"autotune/model/sim"
 )
 
 // The exit codes that scripts may rely on.
@@ -34,11 +36,11 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// sentence is the text of an error without what only programs need: the word
-// with which a sentinel ends a message that has said it better.
+// sentence is the text of an error without what only programs need: the words of
+// a sentinel beside a message that has said it better.
 func sentence(err error) string {
-	text := err.Error()
-	for _, sentinel := range []error{model.ErrGone, model.ErrReadOnly, model.ErrLinkDown} {
+	text := strings.TrimPrefix(err.Error(), compare.ErrPlan.Error()+": ")
+	for _, sentinel := range []error{model.ErrGone, model.ErrReadOnly, model.ErrLinkDown, sim.ErrBadLoad, sim.ErrBadSetting} {
 		text = strings.ReplaceAll(text+"\n", ": "+sentinel.Error()+"\n", "\n")
 		text = strings.TrimSuffix(text, "\n")
 		text = strings.ReplaceAll(text, ": "+sentinel.Error()+"; ", "; ")

@@ -29,15 +29,15 @@ type experimentCmd struct {
 }
 
 type demoCmd struct {
-	Quick      bool          `help:"One short round, without a verdict."`
-	Server     string        `help:"What is under load: built-in, or memcached, redis or nginx as installed here, whose epoll contexts follow the settings." default:"built-in" placeholder:"NAME"`
-	Contenders []string      `help:"Further contenders, as policy specs." placeholder:"SPEC" sep:";"`
-	Policy     string        `help:"The contender that is judged." default:"aimd:start=100us,step=50us,max=200us" placeholder:"SPEC"`
-	Rounds     int           `help:"How often each contender runs; at least 5 for a verdict." default:"0" hidden:""`
-	Phase      time.Duration `help:"Length of a phase; 5.5s by default, 3s with a --server that is installed here." placeholder:"DURATION"`
-	Seed       uint64        `help:"Decides the order of the contenders in each round." default:"1"`
-	Output     string        `short:"o" help:"Directory of report.html and the raw rows." default:"demo-report" type:"path" placeholder:"DIR"`
-	JSON       bool          `help:"One object per line." name:"json"`
+	Quick      bool           `help:"One short round, without a verdict."`
+	Server     string         `help:"What is under load: built-in, or memcached, redis or nginx as installed here, whose epoll contexts follow the settings." default:"built-in" placeholder:"NAME"`
+	Contenders []string       `help:"Further contenders, as policy specs." placeholder:"SPEC" sep:";"`
+	Policy     string         `help:"The contender that is judged." default:"aimd:start=100us,step=50us,max=200us" placeholder:"SPEC"`
+	Rounds     int            `help:"How often each contender runs; at least 5 for a verdict." default:"0" hidden:""`
+	Phase      *time.Duration `help:"Length of a phase; 5.5s by default, 3s with a --server that is installed here." placeholder:"DURATION"`
+	Seed       uint64         `help:"Decides the order of the contenders in each round." default:"1"`
+	Output     string         `short:"o" help:"Directory of report.html and the raw rows." default:"demo-report" type:"path" placeholder:"DIR"`
+	JSON       bool           `help:"One object per line." name:"json"`
 }
 
 // Run implements the command: 0 means that the target was met, 4 that it was
@@ -150,14 +150,14 @@ func (c *demoCmd) contenders(program *servers.Program) ([]demo.Contender, error)
 
 // phases returns those of a length that was asked for, nil otherwise.
 func (c *demoCmd) phases(program *servers.Program) []demo.Phase {
-	if c.Phase <= 0 {
+	if c.Phase == nil {
 		return nil
 	}
 	phases := demo.DefaultPhases()
 	if program != nil {
 		phases = demo.ProgramPhases(*program)
 	}
-	return demo.Shortened(phases, c.Phase)
+	return demo.Shortened(phases, *c.Phase)
 }
 
 func (c *demoCmd) print(std streams, result demo.Result, report string) error {

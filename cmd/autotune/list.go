@@ -16,11 +16,11 @@ type listCmd struct {
 	Iface string `arg:"" optional:"" help:"Only this interface; all that have NAPI instances by default."`
 	Netns string `help:"Network namespace, by name or path." placeholder:"NAME|PATH"`
 
-	Live        bool          `help:"What each instance does: rates, loops and delays, window by window."`
-	Interval    time.Duration `help:"With --live: length of a window; 1s by default."`
-	Duration    time.Duration `help:"With --live: end after this time; until stopped by default."`
-	ProbeBudget probeBudget   `help:"With --live: share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
-	JSON        bool          `help:"One object per line." name:"json"`
+	Live        bool           `help:"What each instance does: rates, loops and delays, window by window."`
+	Interval    *time.Duration `help:"With --live: length of a window; 1s by default." placeholder:"DURATION"`
+	Duration    time.Duration  `help:"With --live: end after this time; until stopped by default."`
+	ProbeBudget probeBudget    `help:"With --live: share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
+	JSON        bool           `help:"One object per line." name:"json"`
 }
 
 // napiLine is one NAPI instance in the output of list --json.

@@ -122,10 +122,10 @@ func (l *rateLine) columns() columns {
 
 func (c *listCmd) checkLive() error {
 	switch {
-	case !c.Live && (c.Duration != 0 || c.Interval != 0 || c.ProbeBudget != 0):
+	case !c.Live && (c.Duration != 0 || c.Interval != nil || c.ProbeBudget != 0):
 		return errors.New("--duration, --interval and --probe-budget are for --live")
-	case c.Interval != 0 && (c.Interval < minWindow || c.Interval > maxWindow):
-		return intervalError(c.Interval)
+	case c.Interval != nil && (*c.Interval < minWindow || *c.Interval > maxWindow):
+		return intervalError(*c.Interval)
 	case c.Duration < 0:
 		return fmt.Errorf("--duration %v: leave it out to go on until stopped", c.Duration)
 	}
@@ -147,9 +147,9 @@ func openLive(ctx context.Context, std streams, host *actuate.Host, interval tim
 
 // live prints what each NAPI instance does, window by window.
 func (c *listCmd) live(ctx context.Context, std streams, host *actuate.Host) (err error) {
-	interval := c.Interval
-	if interval == 0 {
-		interval = time.Second
+	interval := time.Second
+	if c.Interval != nil {
+		interval = *c.Interval
 	}
 	if c.Duration > 0 {
 		interval = max(minWindow, min(interval, c.Duration))

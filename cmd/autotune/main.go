@@ -76,14 +76,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.Vars{"version": version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ValueFormatter(withDefault),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "autotune: %v\n", err)
 		return exitFailed
 	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(asked(args))
 	if err != nil {
-		fmt.Fprintf(stderr, "autotune: %v (see autotune --help)\n", err)
+		fmt.Fprintf(stderr, "autotune: %s\n", parseText(parser.Model, err))
 		return exitUsage
 	}
 	command.BindTo(ctx, (*context.Context)(nil))

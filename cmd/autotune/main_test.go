@@ -93,6 +93,22 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"process that is not there", []string{"busypoll", "list", "--pid", "4194304"}, exitUsage, []string{"4194304"}},
 		{"unknown server", []string{"experiment", "demo", "--server", "apache"}, exitUsage, []string{"--server apache", "built-in", "memcached"}},
 		{"server that is always busy", []string{"experiment", "demo", "--server", "memcached-busy"}, exitUsage, []string{"--server memcached-busy", "built-in, memcached, redis"}},
+		{"no command", nil, exitUsage, []string{"doctor, list, top, run", "autotune --help"}},
+		{"no flag of this command", []string{"run", "lo", "--shard", "1/2"}, exitUsage, []string{"--shard", "autotune run --help"}},
+		{"negative duration", []string{"list", "--live", "--duration", "-1s"}, exitUsage, []string{"--duration -1s: it cannot be negative", "autotune list --help"}},
+		{"negative number", []string{"compare", "--seeds", "-2"}, exitUsage, []string{"--seeds -2: it cannot be negative", "autotune compare --help"}},
+		{"duration that is none", []string{"run", "lo", "--interval", "9999999h"}, exitUsage, []string{"--interval 9999999h: no duration", "250us"}},
+		{"number that is none", []string{"simulate", "--seed", "1.5"}, exitUsage, []string{"--seed 1.5: no whole number"}},
+		{"quantile that is none", []string{"run", "lo", "--slo-quantile", "x"}, exitUsage, []string{"--slo-quantile x: not a number"}},
+		{"flag without its value", []string{"run", "lo", "--policy", "--apply"}, exitUsage, []string{"--policy has no value before --apply"}},
+		{"flag without its value at the end", []string{"run", "lo", "--policy"}, exitUsage, []string{"--policy has no value (see"}},
+		{"file that is needed", []string{"record", "lo"}, exitUsage, []string{"it needs --output=FILE"}},
+		{"window of no length", []string{"list", "--live", "--interval", "0s"}, exitUsage, []string{"--interval 0s", "10ms"}},
+		{"target of zero", []string{"compare", "--slo", "0s", "-o", badConfig + ".d"}, exitUsage, []string{"0s"}},
+		{"seeds of none", []string{"compare", "--seeds", "0"}, exitUsage, []string{"autotune compare: 0 seeds"}},
+		{"phase of no length", []string{"experiment", "demo", "--phase", "0s", "-o", badConfig + ".d"}, exitUsage, []string{"0s"}},
+		{"load that is none", []string{"simulate", "--load", "x"}, exitUsage, []string{`load "x"`, "600K"}},
+		{"comparison that is not there", []string{"compare", "table", "/nosuch"}, exitUsage, []string{"no directory /nosuch"}},
 		{"unknown contender", []string{"experiment", "demo", "--contenders", "magic"}, exitUsage, []string{`"magic"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -102,6 +118,11 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 			}
 			if strings.Contains(stderr, ": gone") || strings.Contains(stderr, "open: ") || strings.Contains(stderr, "map[") {
 				t.Errorf("%q has words that mean nothing to its reader", stderr)
+			}
+			for _, word := range []string{"EOL", "bit uint", "(short flag)", ": not a load", "not a comparison: "} {
+				if strings.Contains(stderr, word) {
+					t.Errorf("%q has words of the program", stderr)
+				}
 			}
 			if n := strings.Count(stderr, "\n"); n != 1 {
 				t.Errorf("%d lines, want 1: %q", n, stderr)
@@ -158,5 +179,25 @@ func writeText(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestHelpOfACommandIsAskedForInEitherWay(t *testing.T) {
+	for _, tc := range []struct{ word, flag []string }{
+		{[]string{"help"}, []string{"--help"}},
+		{[]string{"help", "compare", "grid"}, []string{"compare", "grid", "--help"}},
+	} {
+		codeWord, word, _ := call(t, tc.word...)
+		codeFlag, flag, _ := call(t, tc.flag...)
+		if codeWord != exitDone || codeFlag != exitDone || word != flag || !strings.Contains(flag, "Usage: autotune") {
+			t.Errorf("%v: exit codes %d and %d\n%s\n%s", tc.word, codeWord, codeFlag, word, flag)
+		}
+	}
+	_, grid, _ := call(t, "compare", "grid", "--help")
+	if text := strings.Join(strings.Fields(grid), " "); !strings.Contains(text, "raw rows. By default compare-report.") || strings.Contains(text, ",...,...") {
+		t.Errorf("defaults or placeholders are not told in\n%s", grid)
+	}
+	if _, text, _ := call(t, "compare", "--help"); !strings.Contains(strings.Join(strings.Fields(text), " "), "autotune compare grid --help") {
+		t.Errorf("nothing says what compare alone does in\n%s", text)
 	}
 }

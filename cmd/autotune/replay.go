@@ -18,8 +18,8 @@ type replayCmd struct {
 	Files []string `arg:"" name:"trace" help:"Traces, each replayed by itself; the parts of one recording, in their order, as the whole."`
 
 	Policies    []string       `help:"What decides; by default the policy of the recorded run. May be given several times." name:"policy" sep:"none" placeholder:"SPEC"`
-	SLO         *time.Duration `help:"Target for the delay; by default that of the recorded run, or else 250us." name:"slo"`
-	SLOQuantile *float64       `help:"Which quantile of the delay is to meet the target; by default that of the recorded run, or else 0.99." name:"slo-quantile"`
+	SLO         *time.Duration `help:"Target for the delay; by default that of the recorded run, or else 250us." name:"slo" placeholder:"D"`
+	SLOQuantile *float64       `help:"Which quantile of the delay is to meet the target; by default that of the recorded run, or else 0.99." name:"slo-quantile" placeholder:"Q"`
 	Verbose     bool           `help:"Print holds in every window too."`
 	Verify      bool           `help:"Decide as the recorded run did, and prove that its journal comes out byte for byte."`
 	Salvage     bool           `help:"Skip damaged frames and use the rest."`

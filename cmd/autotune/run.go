@@ -55,7 +55,7 @@ const (
 )
 
 func intervalError(d time.Duration) error {
-	return fmt.Errorf("--interval %v: from %v to %v", d, minWindow, maxWindow)
+	return fmt.Errorf("--interval %v: from 10ms to 1m", d)
 }
 
 // defaultState is where a run keeps its state unless told otherwise.

@@ -11,7 +11,7 @@ import (
 )
 
 type simulateCmd struct {
-	Cell  simulateCellCmd  `cmd:"" default:"withargs" help:"One setting at one load, or with --table the published benchmark's form."`
+	Cell  simulateCellCmd  `cmd:"" default:"withargs" help:"One setting at one load, or with --table the published benchmark's form (the word cell may be left out)."`
 	Fit   simulateFitCmd   `cmd:"" help:"Fit a preset to a benchmark table."`
 	Check simulateCheckCmd `cmd:"" help:"Compare the simulator with this kernel in a test bed."`
 }

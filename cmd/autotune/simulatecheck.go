@@ -117,7 +117,10 @@ func (c *simulateCheckCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	verdict, err := judgeBed(ctx, record, c.Seed)
-	if err != nil {
+	switch {
+	case err != nil && c.Recorded != "" && ctx.Err() == nil:
+		return usageError(fmt.Errorf("%s cannot be judged: %w", c.Recorded, err))
+	case err != nil:
 		return err
 	}
 	if err := verdict.print(std, c.JSON); err != nil {

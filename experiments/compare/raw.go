@@ -120,6 +120,9 @@ func notDirectory(err error, format string, args ...any) error {
 // ReadManifest reads what a directory says of itself.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return m, notDirectory(nil, "there is no directory %s", dir)
+	}
 	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return m, fmt.Errorf("%s has no %s (its run did not finish): %w", dir, ManifestFile, ErrDirectory)
