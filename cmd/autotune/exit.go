@@ -1,7 +1,13 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 
 	"autotune/experiments/compare"
 	"autotune/model"
@@ -46,6 +52,24 @@ func sentence(err error) string {
 		text = strings.ReplaceAll(text, ": "+sentinel.Error()+"; ", "; ")
 	}
 	return text
+}
+
+// unread reports whether all that went wrong is that who read the output has left,
+// as head does: no news for who sent it away.
+func unread(err error, out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	switch e := err.(type) { //nolint:errorlint // the whole tree is walked
+	case *fs.PathError:
+		return e.Path == file.Name() && errors.Is(e.Err, syscall.EPIPE)
+	case interface{ Unwrap() error }:
+		return unread(e.Unwrap(), out)
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !unread(err, out) })
+	}
+	return false
 }
 
 func usageError(err error) error  { return &exitError{code: exitUsage, err: err} }

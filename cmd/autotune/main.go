@@ -83,7 +83,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return exitFailed
 	}
 	command, err := parser.Parse(asked(args))
-	if err != nil {
+	switch {
+	case unread(err, stdout): // of --help
+		return exitFailed
+	case err != nil:
 		fmt.Fprintf(stderr, "autotune: %s\n", parseText(parser.Model, err))
 		return exitUsage
 	}
@@ -96,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if !errors.As(err, &coded) {
 		coded = &exitError{code: exitFailed, err: err}
 	}
-	if coded.err != nil {
+	if coded.err != nil && !unread(coded.err, stdout) {
 		fmt.Fprintf(stderr, "autotune %s: %v\n", commandName(command.Selected()), sentence(coded.err))
 	}
 	return coded.code

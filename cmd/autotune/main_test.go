@@ -201,3 +201,26 @@ func TestHelpOfACommandIsAskedForInEitherWay(t *testing.T) {
 		t.Errorf("nothing says what compare alone does in\n%s", text)
 	}
 }
+
+func TestAReaderThatLeavesIsNoNews(t *testing.T) {
+	for _, args := range [][]string{
+		{"--help"}, {"export", bedRecording}, {"simulate", "--span", "10ms", "--warmup", "0s"}, {"trace", "info", bedRecording, "--json"},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var errs bytes.Buffer
+		cmd := program(args...)
+		cmd.Stdout, cmd.Stderr = w, &errs
+		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != exitFailed || errs.String() != "" {
+			t.Errorf("%v: %v, it says %q", args, err, errs.String())
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
