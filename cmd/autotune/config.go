@@ -82,6 +82,7 @@ func (c *config) Validate(app *kong.Application) error {
 		for key := range keys {
 			if !slices.Contains(known, key) {
 				slices.Sort(known)
+				known = slices.Compact(known)
 				return fmt.Errorf("%s: [%s] has no key %q (it has %s)", c.file, table, key, strings.Join(known, ", "))
 			}
 		}

@@ -173,7 +173,7 @@ func (c *demoCmd) print(std streams, result demo.Result, report string) error {
 func demoPossible() error {
 	const instead = "autotune doctor says what this host lacks, autotune list what it has"
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("the demo makes network namespaces and loads BPF programs, which needs root; %s", instead)
+		return fmt.Errorf("it makes network namespaces and loads BPF programs, which needs root; %s", instead)
 	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -58,6 +58,18 @@ type streams struct {
 // exited carries the code with which kong wants to exit (after --help).
 type exited int
 
+func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("autotune"),
+		kong.Description("Adaptive tuning of Linux network receive processing, per NAPI instance."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.Vars{"version": version()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ValueFormatter(withDefault),
+	)
+}
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -69,15 +81,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		}
 	}()
 	var c cli
-	parser, err := kong.New(&c,
-		kong.Name("autotune"),
-		kong.Description("Adaptive tuning of Linux network receive processing, per NAPI instance."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.Vars{"version": version()},
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.ValueFormatter(withDefault),
-	)
+	parser, err := newParser(&c, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "autotune: %v\n", err)
 		return exitFailed

@@ -34,6 +34,8 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 	writeText(t, badConfig, "[run]\nsloo = \"250us\"\n")
 	unknownTable := t.TempDir() + "/table.toml"
 	writeText(t, unknownTable, "[rum]\nslo = \"250us\"\n")
+	manyKeys := t.TempDir() + "/many.toml"
+	writeText(t, manyKeys, "[compare]\ngrid = 1\n")
 	noTable := t.TempDir() + "/flat.toml"
 	writeText(t, noTable, "slo = \"250us\"\n")
 	list := t.TempDir() + "/list.toml"
@@ -65,6 +67,7 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"unknown interface in list", []string{"list", "nosuch0"}, exitUsage, []string{`"nosuch0"`, "lo"}},
 		{"unknown namespace", []string{"list", "--netns", "nosuchns"}, exitUsage, []string{"nosuchns", "ip netns list"}},
 		{"misspelt config key", []string{"run", "lo", "--config", badConfig}, exitUsage, []string{`"sloo"`, "slo"}},
+		{"config of a command of commands", []string{"compare", "--config", manyKeys}, exitUsage, []string{`"grid"`, "force, force-conditions", "json, latency"}},
 		{"unknown config table", []string{"run", "lo", "--config", unknownTable}, exitUsage, []string{`"rum"`}},
 		{"config that is no TOML", []string{"run", "lo", "--config", noTOML}, exitUsage, []string{"line 1", noTOML}},
 		{"config without a table", []string{"run", "lo", "--config", noTable}, exitUsage, []string{noTable, `"slo"`, "[run]"}},

@@ -359,6 +359,8 @@ func openError(err error) error {
 		return err
 	case errors.As(err, &unusable):
 		return usageError(err)
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
+		return cannotError(fmt.Errorf("%w; run as root (autotune doctor says what works without)", err))
 	case errors.Is(err, os.ErrPermission), errors.Is(err, model.ErrReadOnly), errors.Is(err, probe.ErrNoPolls):
 		return cannotError(fmt.Errorf("%w; autotune doctor says what is missing", err))
 	case errors.Is(err, actuate.ErrStacked):
