@@ -68,7 +68,10 @@ func (c *applicationsCmd) Run(ctx context.Context, std streams) error {
 		Client:   func() *exec.Cmd { return exec.Command(self, "experiment", "client") },
 		Progress: func(format string, args ...any) { fmt.Fprintf(std.err, format+"\n", args...) },
 	})
-	if errors.Is(err, servers.ErrCannotRun) {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = ctx.Err() // how servers and clients ended then is no news
+	case errors.Is(err, servers.ErrCannotRun):
 		err = cannotError(err)
 	}
 	return errors.Join(err, c.print(std, rows))

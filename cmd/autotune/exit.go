@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -54,22 +55,34 @@ func sentence(err error) string {
 	return text
 }
 
+// all reports whether is holds for each error that err is made of.
+func all(err error, is func(error) bool) bool {
+	if is(err) {
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // the whole tree is walked
+	case interface{ Unwrap() error }:
+		inner := e.Unwrap()
+		return inner != nil && all(inner, is)
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(inner error) bool { return !all(inner, is) })
+	}
+	return false
+}
+
+// onlyCanceled reports whether nothing went wrong but that the work was ended.
+func onlyCanceled(err error) bool {
+	return all(err, func(err error) bool { return err == context.Canceled }) //nolint:errorlint // the whole tree is walked
+}
+
 // unread reports whether all that went wrong is that who read the output has left,
 // as head does: no news for who sent it away.
 func unread(err error, out io.Writer) bool {
 	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	switch e := err.(type) { //nolint:errorlint // the whole tree is walked
-	case *fs.PathError:
-		return e.Path == file.Name() && errors.Is(e.Err, syscall.EPIPE)
-	case interface{ Unwrap() error }:
-		return unread(e.Unwrap(), out)
-	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !unread(err, out) })
-	}
-	return false
+	return ok && all(err, func(err error) bool {
+		e, ok := err.(*fs.PathError) //nolint:errorlint // the whole tree is walked
+		return ok && e.Path == file.Name() && errors.Is(e.Err, syscall.EPIPE)
+	})
 }
 
 func usageError(err error) error  { return &exitError{code: exitUsage, err: err} }

@@ -103,7 +103,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if !errors.As(err, &coded) {
 		coded = &exitError{code: exitFailed, err: err}
 	}
-	if coded.err != nil && !unread(coded.err, stdout) {
+	switch {
+	case coded.err == nil || unread(coded.err, stdout):
+	case ctx.Err() != nil && onlyCanceled(coded.err):
+		fmt.Fprintf(stderr, "autotune %s: interrupted\n", commandName(command.Selected()))
+	default:
 		fmt.Fprintf(stderr, "autotune %s: %v\n", commandName(command.Selected()), sentence(coded.err))
 	}
 	return coded.code

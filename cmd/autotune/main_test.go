@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -224,6 +225,21 @@ func TestAReaderThatLeavesIsNoNews(t *testing.T) {
 		}
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnInterruptionIsSaidInOneWord(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{
+		{"simulate", "--span", "1000s"}, {"simulate", "--table"}, {"replay", bedRecording, "--simulate", "--policy", "base"},
+		{"export", bedRecording}, {"simulate", "fit", "../../testdata/irqsuspend_v6_calibration.csv", "-o", filepath.Join(t.TempDir(), "x.json")},
+	} {
+		var out, errs bytes.Buffer
+		code := run(ctx, args, &out, &errs)
+		if code != exitFailed || !strings.HasSuffix(errs.String(), ": interrupted\n") || strings.Count(errs.String(), "interrupted") != 1 {
+			t.Errorf("%v: exit code %d, it says %q", args, code, errs.String())
 		}
 	}
 }

@@ -205,7 +205,7 @@ func TestDroppedRequestsAreRetried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.advance(time.Second)
+	s.advance(t.Context(), time.Second)
 	count := s.lanes[0].count
 	if count.dropped == 0 || count.retried == 0 {
 		t.Fatalf("%d drops and %d retries, want some of both", count.dropped, count.retried)
@@ -256,7 +256,7 @@ func TestMemoryDoesNotGrowWithSimulatedTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, until := range []time.Duration{100 * time.Millisecond, time.Second} {
-			s.advance(until)
+			s.advance(t.Context(), until)
 			for _, l := range s.lanes {
 				// A request and an acknowledgement per connection, rounded up
 				// to a power of two.

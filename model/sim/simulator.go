@@ -128,7 +128,7 @@ func New(o Options) (*Simulator, error) {
 	}
 	s.over = make([]overrun, len(s.lanes))
 	if o.Warmup > 0 {
-		s.advance(o.Warmup)
+		s.advance(context.Background(), o.Warmup)
 		for i, l := range s.lanes {
 			l.count = counters{}
 			l.events.reset()
@@ -172,13 +172,13 @@ func shareConnections(h Host) []int {
 	return shares
 }
 
-// advance moves every lane to until.
-func (s *Simulator) advance(until time.Duration) {
+// advance moves every lane to until, unless ctx ends before.
+func (s *Simulator) advance(ctx context.Context, until time.Duration) {
 	s.end = until
 	workers := min(s.options.Workers, len(s.lanes))
 	if workers <= 1 {
 		for _, l := range s.lanes {
-			l.advance(int64(until))
+			l.advance(ctx, int64(until))
 		}
 		return
 	}
@@ -187,7 +187,7 @@ func (s *Simulator) advance(until time.Duration) {
 	for range workers {
 		wait.Go(func() {
 			for l := range work {
-				l.advance(int64(until))
+				l.advance(ctx, int64(until))
 			}
 		})
 	}
@@ -198,8 +198,15 @@ func (s *Simulator) advance(until time.Duration) {
 	wait.Wait()
 }
 
-func (l *lane) advance(until int64) {
-	for l.now < until {
+// stepsPerLook is how many steps, of about a microsecond of CPU each, a lane takes
+// before it looks whether its context has ended.
+const stepsPerLook = 1 << 16
+
+func (l *lane) advance(ctx context.Context, until int64) {
+	for n := 1; l.now < until; n++ {
+		if n%stepsPerLook == 0 && ctx.Err() != nil {
+			return
+		}
 		l.step(until)
 	}
 }
@@ -218,7 +225,10 @@ func (s *Simulator) Next(ctx context.Context) (model.Sample, error) {
 			return model.Sample{}, io.EOF
 		}
 	}
-	s.advance(start + window)
+	s.advance(ctx, start+window)
+	if err := ctx.Err(); err != nil {
+		return model.Sample{}, err
+	}
 	s.span += window
 	if s.options.Events {
 		s.events = s.collectEvents(start, start+window)
@@ -245,6 +255,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	if o.Window == 0 {
 		o.Window = o.Duration
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
 	}
 	s, err := New(o)
 	if err != nil {
