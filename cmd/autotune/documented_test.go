@@ -171,7 +171,7 @@ func TestTheDocumentedCommandsAreUnderstood(t *testing.T) {
 func commandsIn(text string) [][]string {
 	text = regexp.MustCompile(`\\\n\s*`).ReplaceAllString(text, " ")
 	var out [][]string
-	line := regexp.MustCompile("(?m)^(?:    |seq.*parallel |ExecSt\\w+=-?)(?:\\S*/)?autotune ([a-z].*)$")
+	line := regexp.MustCompile(`(?m)^(?:    |seq.*parallel |ExecSt\w+=-?)(?:\S*/)?autotune ([a-z].*)$`)
 	fence := regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
 		text += "\n    " + strings.ReplaceAll(block[1], "\n", "\n    ")
