@@ -133,7 +133,7 @@ func TestCompareOverTracesGivesTheSameBytesOnAnyNumberOfCoresAndInShards(t *test
 			t.Errorf("%s of the merged shards is not that of the whole", name)
 		}
 	}
-	done(t, overTraces(again, "-o", shards[1], "--shard", "2/2")...)
+	done(t, overTraces(again, "-o", shards[1], "--shard", "2/2", "--force")...)
 	code, _, errs := call(t, append([]string{"compare", "merge", "-o", merged}, shards...)...)
 	if code != exitUsage || !strings.Contains(errs, "load_sha256") {
 		t.Errorf("exit code %d for shards of different loads: %q", code, errs)
