@@ -100,6 +100,7 @@ func TestWhatIsNoSeriesIsRefusedWithItsLine(t *testing.T) {
 		{"a CPU out of reach", "# 1\n1 0 0 0 0 0 0 0 0 0 0 0 ffffffff\n", "line 2", softnet},
 		{"no table", "a;1;2\n", "line 1", sadf},
 		{"a table without times", "# hostname;interval\n", "line 1", sadf},
+		{"a column twice", "# hostname;hostname;interval;timestamp;CPU;;0;squeezd/s\n0;0;1;0;00;0;\n", "line 1", sadf},
 		{"too few values", "# hostname;interval;timestamp;IFACE;rxpck/s\na;1;1;lo\n", "line 2", sadf},
 		{"a rate that is none", "# hostname;interval;timestamp;IFACE;rxpck/s\na;1;1;lo;NaN\n", "line 2", sadf},
 		{"a rate below none", "# hostname;interval;timestamp;IFACE;rxpck/s\na;1;1;lo;-1\n", "line 2", sadf},
@@ -133,6 +134,7 @@ func FuzzReadSoftnet(f *testing.F) {
 
 func FuzzReadSadf(f *testing.F) {
 	f.Add("# hostname;interval;timestamp;IFACE;rxpck/s\na;1;1;lo;1\n# hostname;interval;timestamp;CPU;%idle;total/s;squeezd/s\na;1;2;0;50;3;1\n")
+	f.Add("# hostname;hostname;interval;timestamp;CPU;;0;squeezd/s\n0;0;1;0;00;0;\n")
 	f.Fuzz(func(t *testing.T, text string) { check(t, ReadSadf, text) })
 }
 

@@ -68,7 +68,11 @@ func (s *sadfReader) read(text string) error {
 	if strings.HasPrefix(text, "#") {
 		s.columns = make(map[string]int, len(fields))
 		for i, name := range fields {
-			s.columns[strings.TrimSpace(strings.TrimPrefix(name, "#"))] = i
+			name = strings.TrimSpace(strings.TrimPrefix(name, "#"))
+			if _, ok := s.columns[name]; ok {
+				return formatError(s.line, "the table has two columns %q", name)
+			}
+			s.columns[name] = i
 		}
 		for _, name := range []string{"hostname", "interval", "timestamp"} {
 			if _, ok := s.columns[name]; !ok {
