@@ -110,6 +110,7 @@ func TestOthersOnTheSameTracepointTakeNothing(t *testing.T) {
 			b := newBed(t, testbed.Options{})
 			d := b.datagrams(t)
 			s := b.open(t, Options{Interval: liveInterval})
+			hidden := startUnseen(t)
 			before, err := b.RxPackets()
 			if err != nil {
 				t.Fatal(err)
@@ -128,8 +129,9 @@ func TestOthersOnTheSameTracepointTakeNothing(t *testing.T) {
 			var total totals
 			received := b.settle(t, s, &total) - before
 			t.Logf("others came and left %d times", times)
-			if got := total.polls().Packets; got != received || total.lost != 0 {
-				t.Errorf("%d packets polled of %d received, %d lost: %v", got, received, total.lost, losses(t, s))
+			hidden.compare(t, b, total.polls().Packets, received)
+			if total.lost != 0 {
+				t.Errorf("%d lost: %v", total.lost, losses(t, s))
 			}
 		})
 	}
