@@ -37,9 +37,10 @@ func newApps(procfs string) *apps {
 type appWindow struct {
 	// samples are ordered by process ID.
 	samples []model.AppSample
-	// appeared counts those that were not known before; unknown those whose
-	// CPU time in the window is not known.
-	appeared, unknown int
+	// appeared are those that were not known before.
+	appeared []uint32
+	// unknown counts those whose CPU time in the window is not known.
+	unknown int
 	// ended are those that the programs can forget.
 	ended []uint32
 }
@@ -81,7 +82,7 @@ func (a *apps) sample(r *reading, k kernel, since time.Duration) (appWindow, err
 		}
 		if known == nil {
 			known = a.begin(pid, &waits)
-			w.appeared++
+			w.appeared = append(w.appeared, pid)
 		}
 		s := known.growth(int(pid), &waits, k)
 		began := known.spent == nil && len(known.times) == 0

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,54 @@ func TestAppsStartWithABaseline(t *testing.T) {
 		}
 		if len(f.kernel.apps) != 0 {
 			t.Errorf("a process that exited is kept: %v", f.kernel.apps)
+		}
+	})
+}
+
+// askedLister is a lister that tells whom it was asked for, and lists one context
+// of each.
+type askedLister struct{ asked [][]uint32 }
+
+func (l *askedLister) list(pids []uint32) (map[uint32][]model.EpollContext, error) {
+	l.asked = append(l.asked, slices.Sorted(slices.Values(pids)))
+	listed := make(map[uint32][]model.EpollContext)
+	for _, pid := range pids {
+		listed[pid] = []model.EpollContext{{FD: int(pid)}}
+	}
+	return listed, nil
+}
+
+func (l *askedLister) close() error { return nil }
+
+func TestContextsOfProcessesThatAppearAreListedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, Options{}, testNAPI(0, 7))
+		lister := &askedLister{}
+		f.contexts = lister
+		for _, pid := range []uint32{50, 51, 52} {
+			f.proc.write(t, fmt.Sprintf("%d/task/%d/schedstat", pid, pid), []byte("1000 0 0\n"))
+		}
+		f.kernel.apps[50] = waitsOf(0, 3, 10)
+		f.kernel.apps[51] = waitsOf(0, 3, 10)
+		f.next(t)
+		f.next(t)
+		f.kernel.apps[52] = waitsOf(0, 3, 10)
+		f.next(t)
+		got := f.next(t)
+		for _, a := range got.Apps {
+			if diff := cmp.Diff([]model.EpollContext{{FD: a.PID}}, a.Contexts); diff != "" {
+				t.Errorf("process %d (-want +got):\n%s", a.PID, diff)
+			}
+		}
+		if len(got.Apps) != 3 {
+			t.Errorf("%d processes, want 3", len(got.Apps))
+		}
+		for range 10 {
+			f.next(t)
+		}
+		want := [][]uint32{{50, 51}, {52}, {50, 51, 52}}
+		if diff := cmp.Diff(want, lister.asked); diff != "" {
+			t.Errorf("asked for (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -28,7 +28,11 @@ const (
 // processes. It runs only when asked.
 type contexts struct {
 	collection *ebpf.Collection
+	program    *ebpf.Program
 	iter       *link.Iter
+	// wholeOnly is set once the kernel has refused an iterator over the files
+	// of one process.
+	wholeOnly bool
 	// entries is the buffer of the next listing.
 	entries []bpf.ContextsContextEntry
 }
@@ -50,12 +54,13 @@ func loadContexts() (*contexts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the iterator over files: %w", honest(err))
 	}
-	iter, err := link.AttachIter(link.IterOptions{Program: collection.Programs[bpf.ContextsProgContexts]})
+	program := collection.Programs[bpf.ContextsProgContexts]
+	iter, err := link.AttachIter(link.IterOptions{Program: program})
 	if err != nil {
 		collection.Close()
 		return nil, fmt.Errorf("attach the iterator over files: %w", honest(err))
 	}
-	return &contexts{collection: collection, iter: iter}, nil
+	return &contexts{collection: collection, program: program, iter: iter}, nil
 }
 
 func (c *contexts) close() error {
@@ -64,9 +69,17 @@ func (c *contexts) close() error {
 	return err
 }
 
-// list returns the epoll contexts of all processes.
-func (c *contexts) list([]uint32) (map[uint32][]model.EpollContext, error) {
-	listing, err := c.listAll(ListOptions{})
+// list returns the epoll contexts of the processes; nil means all of them. The
+// kernel is asked process by process, which takes as long as they have files. One
+// that has ended has none.
+func (c *contexts) list(pids []uint32) (map[uint32][]model.EpollContext, error) {
+	var listing Listing
+	var err error
+	if pids == nil {
+		listing, err = c.listAll(ListOptions{})
+	} else {
+		listing, err = c.listProcesses(pids, ListOptions{})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,22 +87,54 @@ func (c *contexts) list([]uint32) (map[uint32][]model.EpollContext, error) {
 }
 
 func (c *contexts) listAll(options ListOptions) (Listing, error) {
-	var all uint32
-	if options.Sockets {
-		all = 1
-	}
-	if err := c.collection.Variables[bpf.ContextsVarAllSockets].Set(all); err != nil {
-		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
-	}
 	files, err := c.iter.Open()
 	if err != nil {
 		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
 	}
-	c.entries, err = readContextEntries(files, c.entries[:0])
-	if err := errors.Join(err, files.Close()); err != nil {
-		return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
+	c.entries = c.entries[:0]
+	if err := c.take(files, options); err != nil {
+		return Listing{}, err
 	}
 	return listEntries(c.entries, options), nil
+}
+
+// listProcesses lists at least these processes: all where the kernel can only
+// iterate over all.
+func (c *contexts) listProcesses(pids []uint32, options ListOptions) (Listing, error) {
+	c.entries = c.entries[:0]
+	for _, pid := range pids {
+		if c.wholeOnly {
+			return c.listAll(options)
+		}
+		files, err := c.filesOf(pid)
+		if errors.Is(err, errors.ErrUnsupported) {
+			c.wholeOnly = true
+			return c.listAll(options)
+		}
+		if err != nil {
+			return Listing{}, fmt.Errorf("list epoll contexts: %w", err)
+		}
+		if err := c.take(files, options); err != nil {
+			return Listing{}, err
+		}
+	}
+	return listEntries(c.entries, options), nil
+}
+
+// take appends the entries of an iterator, and closes it.
+func (c *contexts) take(files io.ReadCloser, options ListOptions) error {
+	var all uint32
+	if options.Sockets {
+		all = 1
+	}
+	err := c.collection.Variables[bpf.ContextsVarAllSockets].Set(all)
+	if err == nil {
+		c.entries, err = readContextEntries(files, c.entries)
+	}
+	if err := errors.Join(err, files.Close()); err != nil {
+		return fmt.Errorf("list epoll contexts: %w", err)
+	}
+	return nil
 }
 
 // socketBudget lists one socket of the calling process.
@@ -102,7 +147,7 @@ func (c *contexts) socketBudget(fd int) (budget uint16, err error) {
 	if err := c.only(os.Getpid(), fd); err != nil {
 		return 0, err
 	}
-	listing, listErr := c.listAll(ListOptions{Sockets: true})
+	listing, listErr := c.listProcesses([]uint32{uint32(os.Getpid())}, ListOptions{Sockets: true})
 	if err := errors.Join(listErr, c.only(0, 0)); err != nil {
 		return 0, err
 	}

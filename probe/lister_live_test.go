@@ -183,6 +183,18 @@ func TestListerTellsWhatIsOpen(t *testing.T) {
 	if got, want := contexts[0].StartTicks(), self.StartTicks(); got != want {
 		t.Errorf("the process started at tick %d, /proc says %d", got, want)
 	}
+
+	whole, err := l.List(ListOptions{PIDs: []int{os.Getpid()}, Sockets: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := l.iterator.listProcesses([]uint32{uint32(os.Getpid()), 1 << 30}, ListOptions{Sockets: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole, alone); diff != "" || l.iterator.wholeOnly {
+		t.Errorf("listed alone, all processes at once %t (-whole +alone):\n%s", l.iterator.wholeOnly, diff)
+	}
 }
 
 func TestListerReadsTheBudgetOfAnOwnSocket(t *testing.T) {
@@ -475,4 +487,15 @@ func BenchmarkListContexts(b *testing.B) {
 			}
 		})
 	}
+	b.Run("iterator, one process", func(b *testing.B) {
+		for b.Loop() {
+			listing, err := l.iterator.listProcesses([]uint32{uint32(pids[0])}, ListOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if len(listing.Contexts) != 5 {
+				b.Fatalf("%d contexts listed", len(listing.Contexts))
+			}
+		}
+	})
 }

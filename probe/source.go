@@ -21,7 +21,7 @@ const minInterval = 10 * time.Millisecond
 const maxSampleEvery = 1 << 16
 
 // contextsEvery is how often epoll contexts are listed: the listing visits
-// every file of every process.
+// every file of every process that receives.
 const contextsEvery = 10 * time.Second
 
 // Source is the live source of samples. It is not safe for concurrent use.
@@ -56,7 +56,8 @@ type Source struct {
 	listedEver bool
 }
 
-// contextLister lists the epoll contexts of at least the given processes.
+// contextLister lists the epoll contexts of at least the given processes; a
+// process with none may be absent.
 type contextLister interface {
 	list(pids []uint32) (map[uint32][]model.EpollContext, error)
 	close() error
@@ -325,7 +326,7 @@ func (s *Source) sampleApps(sample *model.Sample) error {
 		}
 	}
 	sample.AppsUnknown = uint64(seen.unknown)
-	if err := s.listContexts(sample.At, seen.appeared > 0); err != nil {
+	if err := s.listContexts(sample.At, seen.appeared); err != nil {
 		return err
 	}
 	samples := seen.samples
@@ -343,18 +344,27 @@ func (s *Source) sampleApps(sample *model.Sample) error {
 	return nil
 }
 
-func (s *Source) listContexts(at time.Duration, appeared bool) error {
-	if s.contexts == nil {
+// listContexts brings what is known of contexts up to date: of all processes
+// that receive from time to time, and of those that appeared at once.
+func (s *Source) listContexts(at time.Duration, appeared []uint32) error {
+	switch {
+	case s.contexts == nil:
 		return nil
+	case !s.listedEver || at-s.listedAt >= contextsEvery:
+		listed, err := s.contexts.list(slices.Collect(maps.Keys(s.now.apps)))
+		if err != nil {
+			return err
+		}
+		s.listed, s.listedAt, s.listedEver = listed, at, true
+	case len(appeared) > 0:
+		listed, err := s.contexts.list(appeared)
+		if err != nil {
+			return err
+		}
+		for _, pid := range appeared {
+			s.listed[pid] = listed[pid]
+		}
 	}
-	if s.listedEver && !appeared && at-s.listedAt < contextsEvery {
-		return nil
-	}
-	listed, err := s.contexts.list(slices.Collect(maps.Keys(s.now.apps)))
-	if err != nil {
-		return err
-	}
-	s.listed, s.listedAt, s.listedEver = listed, at, true
 	return nil
 }
 
