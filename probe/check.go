@@ -243,22 +243,15 @@ func (c checker) tracefsMount() model.Finding {
 
 func (c checker) perfCounters() []model.Finding {
 	f := model.Finding{Area: areaKernel, Name: "perf counters"}
-	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES}
-	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	counters, err := openCounters([]int{0}, hardwareEvents())
 	if err == nil {
-		f.State, f.Detail = model.FindingOK, "cycles can be counted"
-		if err := unix.Close(fd); err != nil {
-			f.Detail += ", but closing the counter failed: " + err.Error()
-		}
-		return []model.Finding{f}
+		err = counters.close()
 	}
-	remedy := ""
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		remedy = "run with CAP_PERFMON"
-	} else if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		remedy = "none in this virtual machine unless its host passes the counters on"
+	if err != nil {
+		return failed(f, model.FindingDegraded, err, "CPU cost is told in time, not in cycles", counterRemedy(err))
 	}
-	return failed(f, model.FindingDegraded, fmt.Errorf("count cycles: %w", err), "CPU cost is told in time, not in cycles", remedy)
+	f.State, f.Detail = model.FindingOK, "cycles and instructions can be counted"
+	return []model.Finding{f}
 }
 
 // pollArguments checks what the napi_poll tracepoint tells, where its format

@@ -40,6 +40,10 @@ type Options struct {
 	// system call of the host a little, since the kernel has only a common
 	// exit path to trace.
 	EpollEvents bool
+	// NoCounters leaves the performance counters of the hardware alone, so that
+	// other profilers have all of them; cycles and instructions are then not
+	// known.
+	NoCounters bool
 	// Events takes single events; nil takes none, and loads programs that
 	// could not tell of any.
 	Events *EventOptions

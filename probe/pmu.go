@@ -16,6 +16,7 @@ const countersLost = "cycles and instructions per CPU, and so per packet"
 
 // counterEvent is one event of a performance monitoring unit.
 type counterEvent struct {
+	name   string
 	kind   uint32
 	config uint64
 }
@@ -24,8 +25,8 @@ type counterEvent struct {
 // instructions.
 func hardwareEvents() [2]counterEvent {
 	return [2]counterEvent{
-		{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
-		{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_INSTRUCTIONS},
+		{"cycles", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
+		{"instructions", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_INSTRUCTIONS},
 	}
 }
 
@@ -108,6 +109,30 @@ func noCounters(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
 }
 
+// advised adds to an error of openCounters what can be done about it.
+func advised(err error) error {
+	if remedy := counterRemedy(err); remedy != "" {
+		return fmt.Errorf("%w: %s", err, remedy)
+	}
+	return err
+}
+
+// counterRemedy returns what lets the counters of a whole CPU be opened; empty
+// where that is not known.
+func counterRemedy(err error) string {
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return "run with CAP_PERFMON, or set kernel.perf_event_paranoid to 0"
+	case noCounters(err):
+		return "this machine has none; a virtual one has where its host passes them on"
+	case errors.Is(err, unix.EBUSY):
+		return "another profiler holds the counters: end it, or do without them"
+	case errors.Is(err, unix.EMFILE):
+		return "two files are open per CPU: raise the limit of open files (ulimit -n)"
+	}
+	return ""
+}
+
 func openCPUCounters(cpu int, events [2]counterEvent) (*cpuCounters, error) {
 	one := &cpuCounters{fds: [2]int{-1, -1}}
 	for i, event := range events {
@@ -121,7 +146,7 @@ func openCPUCounters(cpu int, events [2]counterEvent) (*cpuCounters, error) {
 		}
 		fd, err := unix.PerfEventOpen(&attr, -1, cpu, one.fds[0], unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("count on CPU %d: %w", cpu, err), one.close())
+			return nil, errors.Join(fmt.Errorf("count %s of all that CPU %d runs (perf_event_open): %w", event.name, cpu, err), one.close())
 		}
 		one.fds[i] = fd
 	}

@@ -3,6 +3,8 @@ package probe
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -70,8 +72,8 @@ func FuzzParseGroupReading(f *testing.F) {
 func TestCountersCountOnEachCPU(t *testing.T) {
 	testbed.Require(t)
 	c, err := openCounters([]int{0, 1}, [2]counterEvent{
-		{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
-		{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
+		{"clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
+		{"switches", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +111,8 @@ func TestCountersCountOnEachCPU(t *testing.T) {
 func TestACPUWhoseCountersEndedHasNone(t *testing.T) {
 	testbed.Require(t)
 	c, err := openCounters([]int{0, 1}, [2]counterEvent{
-		{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
-		{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
+		{"clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
+		{"switches", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +140,37 @@ func TestACPUWhoseCountersEndedHasNone(t *testing.T) {
 	}
 	if one.fds != [2]int{-1, -1} {
 		t.Errorf("the counters that ended are still open: %v", one.fds)
+	}
+}
+
+func TestACounterThatIsRefusedSaysWhatToDo(t *testing.T) {
+	testbed.Require(t)
+	for errno, want := range map[unix.Errno]string{
+		unix.EACCES: "count cycles: permission denied: run with CAP_PERFMON, or set kernel.perf_event_paranoid to 0",
+		unix.EBUSY:  "count cycles: device or resource busy: another profiler holds the counters: end it, or do without them",
+		unix.EIO:    "count cycles: input/output error",
+	} {
+		err := advised(fmt.Errorf("count cycles: %w", errno))
+		if err.Error() != want || !errors.Is(err, errno) {
+			t.Errorf("%v: got %q, want %q", errno, err, want)
+		}
+	}
+	_, err := openCounters([]int{0}, [2]counterEvent{{"nothing", 1 << 20, 0}})
+	if want := "count nothing of all that CPU 0 runs (perf_event_open): no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func TestCountersCanBeLeftToOthers(t *testing.T) {
+	b := newBed(t, testbed.Options{})
+	s := b.open(t, Options{Interval: liveInterval, NoCounters: true})
+	if s.counters != nil || s.lacks(signalCounters) {
+		t.Errorf("counters %v, missing %v; want none, and that it was wanted", s.counters, s.missing)
+	}
+	for _, cpu := range next(t, s).CPUs {
+		if cpu.Cycles != nil || cpu.Instructions != nil {
+			t.Errorf("CPU %d: cycles %v and instructions %v", cpu.CPU, cpu.Cycles, cpu.Instructions)
+		}
 	}
 }
 

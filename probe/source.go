@@ -105,8 +105,11 @@ func Open(ctx context.Context, options Options) (*Source, error) {
 		return nil, errors.Join(err, loaded.close())
 	}
 	s.missing, s.contexts = missing, lister
+	if options.NoCounters {
+		return s, nil
+	}
 	if s.counters, err = openCounters(possible, hardwareEvents()); err != nil && !noCounters(err) {
-		s.missing = append(s.missing, Missing{Name: signalCounters, Lost: countersLost, Err: err})
+		s.missing = append(s.missing, Missing{Name: signalCounters, Lost: countersLost, Err: advised(err)})
 	}
 	return s, nil
 }

@@ -135,7 +135,8 @@ func (c *listCmd) checkLive() error {
 // openLive opens the source of list --live and top, and names the probes that
 // are missing. The caller closes it.
 func openLive(ctx context.Context, std streams, host *actuate.Host, interval time.Duration, budget probeBudget) (*probe.Source, error) {
-	source, err := probe.Open(ctx, probe.Options{Interval: interval, Inventory: host, Budget: float64(budget)})
+	// Neither shows cycles.
+	source, err := probe.Open(ctx, probe.Options{Interval: interval, Inventory: host, Budget: float64(budget), NoCounters: true})
 	if err != nil {
 		return nil, openError(err)
 	}

@@ -23,6 +23,7 @@ type recordCmd struct {
 	Duration    time.Duration `help:"End after this time; until stopped by default."`
 	SampleEvery uint32        `help:"Follow the delays of one socket in so many." default:"1" name:"sample-every"`
 	ProbeBudget probeBudget   `help:"Share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
+	NoCounters  bool          `help:"Leave the hardware's counters of cycles and instructions to other profilers." name:"no-counters"`
 	JSON        bool          `help:"One object per line." name:"json"`
 	eventFlags
 	rotationFlags
@@ -70,6 +71,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	source, err := probe.Open(ctx, probe.Options{
 		Interval: c.Interval, Inventory: host, SampleEvery: c.SampleEvery, Contexts: true, Budget: float64(c.ProbeBudget),
 		Events: c.options(), EpollEvents: c.Events,
+		NoCounters: c.NoCounters,
 	})
 	if err != nil {
 		return openError(err)

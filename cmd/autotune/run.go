@@ -43,6 +43,7 @@ type runCmd struct {
 	MaxSuspend  time.Duration `help:"Hard upper bound of irq-suspend-timeout." default:"1s"`
 	Verbose     bool          `short:"v" help:"Every decision; a hold that repeats the one before is shown every 10s otherwise."`
 	ProbeBudget probeBudget   `help:"Share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
+	NoCounters  bool          `help:"Leave the hardware's counters of cycles and instructions to other profilers." name:"no-counters"`
 	JSON        bool          `help:"One object per line." name:"json"`
 }
 
@@ -175,6 +176,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		everyHold: c.Verbose,
 		journal:   sinks,
 		budget:    float64(c.ProbeBudget),
+		uncounted: c.NoCounters,
 		wrap:      c.keepModel(attend.wrap, decide, std.err),
 		contexts:  c.Placement != placeOff,
 		trace:     c.Trace,

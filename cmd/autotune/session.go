@@ -39,6 +39,8 @@ type sessionOptions struct {
 	// budget is the share of a CPU that the probes may take; zero is the
 	// default, negative no limit.
 	budget float64
+	// uncounted leaves the counters of cycles and instructions alone.
+	uncounted bool
 	// contexts lists the applications' epoll contexts whatever the policy.
 	contexts bool
 	// everyHold journals a hold that repeats the one before too.
@@ -111,6 +113,8 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 		Inventory: s.host,
 		Budget:    o.budget,
 		Contexts:  len(o.apps) == 0 && (o.contexts || mayBusyPoll(o.policy) || suspended(napis)),
+
+		NoCounters: o.uncounted,
 	})
 	if err != nil {
 		return nil, err
