@@ -13,6 +13,7 @@ import (
 
 	"autotune/actuate"
 	"autotune/actuate/placement"
+	"autotune/experiments/testbed"
 )
 
 // virtioEntropy is VIRTIO_ID_RNG of include/uapi/linux/virtio_ids.h.
@@ -44,7 +45,7 @@ func entropyInterrupt(t *testing.T) uint32 {
 		}
 		return uint32(irq)
 	}
-	t.Skip("no interrupt here that is free to be moved: needs a virtio entropy device")
+	testbed.Skip(t, "no interrupt here that is free to be moved: needs a virtio entropy device")
 	return 0
 }
 

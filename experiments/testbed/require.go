@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/mdlayher/genetlink"
@@ -34,6 +35,24 @@ func Require(tb testing.TB) {
 	if err := provide(); err != nil {
 		tb.Fatalf("this kernel and user should be able to run live tests, but: %v", err)
 	}
+}
+
+// Skip skips a live test that this machine cannot run although others can, and
+// adds its name and the reason to the file that TEST_SKIPS names: go test says
+// nothing of a skip, so that make test ends with these.
+func Skip(tb testing.TB, reason string) {
+	tb.Helper()
+	if name := os.Getenv("TEST_SKIPS"); name != "" {
+		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err == nil {
+			_, err = fmt.Fprintf(file, "%s: %s\n", tb.Name(), strings.ReplaceAll(reason, "\n", " "))
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil {
+			tb.Fatalf("note a skip: %v", err)
+		}
+	}
+	tb.Skip(reason)
 }
 
 // incapable says why no user could run a live test on this kernel, or nothing.
