@@ -47,6 +47,9 @@ type CostModel struct {
 	// programs its timer itself, and that of an exit to the host on a virtual
 	// machine.
 	TimerArm time.Duration `json:"timer_arm_ns"`
+	// Suspend is what epoll_wait takes, beyond TimerArm, to find the NAPI of its
+	// context and suspend its interrupt when it returns events.
+	Suspend time.Duration `json:"suspend_ns"`
 	// SoftirqRaise is the time to raise and enter the softirq from a thread,
 	// when it hands the NAPI back.
 	SoftirqRaise time.Duration `json:"softirq_raise_ns"`
@@ -106,7 +109,7 @@ func (c *CostModel) durations() map[string]*time.Duration {
 		"receive_data_ns": &c.ReceiveData, "receive_ack_ns": &c.ReceiveACK,
 		"tx_completion_ns": &c.TxCompletion, "poll_ns": &c.Poll, "busy_poll_ns": &c.BusyPoll,
 		"busy_poll_entry_ns": &c.BusyPollEntry, "interrupt_ns": &c.Interrupt,
-		"timer_arm_ns": &c.TimerArm, "interrupt_nic_ns": &c.InterruptNIC, "softirq_raise_ns": &c.SoftirqRaise, "epoll_wait_ns": &c.EpollWait,
+		"timer_arm_ns": &c.TimerArm, "suspend_ns": &c.Suspend, "interrupt_nic_ns": &c.InterruptNIC, "softirq_raise_ns": &c.SoftirqRaise, "epoll_wait_ns": &c.EpollWait,
 		"epoll_event_ns": &c.EpollEvent, "sleep_ns": &c.Sleep, "wake_ns": &c.Wake,
 		"idle_exit_ns": &c.IdleExit, "idle_exit_deep_ns": &c.IdleExitDeep,
 		"interference_ns":        &c.Interference,

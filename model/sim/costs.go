@@ -4,13 +4,13 @@ import "math"
 
 // costs is the cost model in the lane's unit, with its exponentials tabled.
 type costs struct {
-	dataStack, ackStack                                                            int64
-	requestUser, requestSystem, data, ack, tx, poll, busyPoll, busyEntry           int64
-	interrupt, interruptNIC, timerArm, raise, epollWait, epollEvent, sleep, wake   int64
-	idleEntry, softirqCold                                                         int64
-	idleExit, idleDeep, interference, interferencePacket, displaced, displacedNear int64
-	reuse                                                                          [1024]int32
-	cold                                                                           [256]int32
+	dataStack, ackStack                                                                   int64
+	requestUser, requestSystem, data, ack, tx, poll, busyPoll, busyEntry                  int64
+	interrupt, interruptNIC, timerArm, suspend, raise, epollWait, epollEvent, sleep, wake int64
+	idleEntry, softirqCold                                                                int64
+	idleExit, idleDeep, interference, interferencePacket, displaced, displacedNear        int64
+	reuse                                                                                 [1024]int32
+	cold                                                                                  [256]int32
 }
 
 func newCosts(c *CostModel) costs {
@@ -18,7 +18,7 @@ func newCosts(c *CostModel) costs {
 		requestUser: int64(c.RequestUser), requestSystem: int64(c.RequestSystem),
 		data: int64(c.ReceiveData), ack: int64(c.ReceiveACK), tx: int64(c.TxCompletion),
 		poll: int64(c.Poll), busyPoll: int64(c.BusyPoll), busyEntry: int64(c.BusyPollEntry),
-		interrupt: int64(c.Interrupt), interruptNIC: int64(c.InterruptNIC), timerArm: int64(c.TimerArm), raise: int64(c.SoftirqRaise),
+		interrupt: int64(c.Interrupt), interruptNIC: int64(c.InterruptNIC), timerArm: int64(c.TimerArm), suspend: int64(c.Suspend), raise: int64(c.SoftirqRaise),
 		epollWait: int64(c.EpollWait), epollEvent: int64(c.EpollEvent),
 		sleep: int64(c.Sleep), wake: int64(c.Wake),
 		idleEntry: int64(c.IdleEntry), softirqCold: int64(c.SoftirqCold),

@@ -14,29 +14,57 @@ func (l *lane) reschedule(woken bool) {
 		return
 	}
 	epoch := int64(s.Epoch)
-	if woken {
+	switch {
+	case woken:
 		epoch /= 10
+	case s.Hold > 0 && (l.napiAway && !l.displaced || l.flush > 0 && l.loops.starter == starterApplication):
+		epoch = int64(s.Hold)
 	}
 	span := l.now - l.epochFrom
 	if span < epoch {
 		return
 	}
+	l.near.age(!l.napiAway, !l.displaced, span)
 	utilisation := min(1, float64(l.busyTotal-l.epochBusy)/float64(span))
 	l.utilisation += (utilisation - l.utilisation) * min(1, float64(span)/float64(s.Epoch))
 	l.displace(l.random.float() <= s.Probability*math.Pow(l.utilisation, s.Exponent))
 	l.epochFrom, l.epochBusy = l.now, l.busyTotal
+	if !woken {
+		l.catchUp(span)
+	}
 }
 
-// displace moves the thread to another core, or back to its NAPI's, where it
-// waits for what runs there.
+// catchUp has the NAPI follow a thread that busy polls elsewhere, if the thread
+// gets ahead of the softirq in a span: what is left of the hrtimer's work is done
+// by the thread's next busy poll.
+func (l *lane) catchUp(span int64) {
+	mean := float64(l.host.Scheduling.CatchUp)
+	if mean == 0 || !l.displaced || l.napiAway || l.wait.BusyPoll == 0 || l.timer == never {
+		return
+	}
+	if l.random.float()*mean < float64(span) {
+		l.timer = never
+		l.moveNAPI(true, l.now)
+	}
+}
+
+// displace moves the thread to another core than its interrupt's, or back to
+// that. Where its NAPI is it waits for what runs there. A thread that is away
+// with its NAPI stays with it.
 func (l *lane) displace(away bool) {
-	if l.displaced && !away && l.softNow > l.now {
+	l.threadAway = away
+	displaced := away
+	if l.napiAway {
+		displaced = l.displaced || !away
+	}
+	if l.displaced && !displaced && l.softNow > l.now {
 		l.now = l.softNow
 	}
 	if !l.displaced {
 		l.softNow, l.foreignAt, l.foreignLast = l.now, never, l.now
 	}
-	l.displaced = away
+	l.displaced = displaced
+	l.near.move(l.now, !l.napiAway, &l.random)
 	// Packets leave through the queue of the core that sends them (XPS). The
 	// completions that a NAPI sees are then those of the thread displaced to
 	// its core: as many, at unrelated times.
@@ -59,6 +87,9 @@ const foreignLag = 200 * time.Microsecond
 // served: at an unrelated time, and as long as its share of the load makes it.
 // One that is still to come grows.
 func (l *lane) disturb(start, until int64, work int) {
+	if l.near.quiet {
+		return
+	}
 	taken := int64(float64(until-start) * l.others)
 	work = int(float64(work)*l.others + 0.5)
 	l.foreignEvery += (start - l.foreignLast - l.foreignEvery) >> 3

@@ -30,7 +30,11 @@
 // at unrelated times and as much as the mean queue has; finds packets colder,
 // most of all across a cache boundary; and its NAPI sees another thread's
 // transmit completions. An hrtimer runs where it was armed, so that a thread
-// that busy polled has the softirq on its own core again. Cores that busy poll
+// that busy polled has the softirq on its own core again: the NAPI then is away
+// from its interrupt. There the driver ends polling after each full poll, which
+// it reports as one packet less (NIC.AffinityBound), and the thread meets the
+// softirqs of the queue whose core it is, as often as the mean queue's NAPI is at
+// its interrupt (neighbourhood). Cores that busy poll
 // slow each other down (CostModel.BusyPollContention). Connections per queue
 // are unequal by a fixed amount (Host.Imbalance), so that near capacity some
 // queues are saturated and others are not.
@@ -52,8 +56,8 @@
 // # What not to believe
 //
 // Settings must not be ranked by cells whose utilisation is above 0.9
-// ([Row.Saturated]); napibusy in the closed loop is a mixture of two states in
-// the published runs that the model does not reproduce. Instructions per query
+// ([Row.Saturated]); napibusy in the closed loop is a mixture of two states whose
+// shares rest on Scheduling.CatchUp, which no mechanism gives. Instructions per query
 // are not modelled. The fits know three loads. Tails of interrupt-driven cases
 // rest on the noise above: p99 of base and suspend0 varies by 10% and more
 // between seeds for a second of simulated time, and is not monotone in load.

@@ -103,8 +103,13 @@ type lane struct {
 	// displaced is whether the thread runs on another core than its NAPI's
 	// softirq, which then has a clock of its own.
 	displaced bool
-	distance  int64 // what a request costs more then
-	softNow   int64
+	// threadAway is whether the thread runs on another core than the NAPI's
+	// interrupt, napiAway whether the NAPI's hrtimer and softirq do, since a
+	// thread has armed it there.
+	threadAway, napiAway bool
+	near                 neighbourhood
+	distance             int64 // what a request costs more then
+	softNow              int64
 	// The next interrupt of the queue on whose core the thread runs, the time
 	// that such interrupts took from the present piece of work, and how far
 	// apart they are.
@@ -143,6 +148,7 @@ func newLane(p *Preset, c Case, connections int, arrive arrivals, stream random)
 		l.txTime, l.txPackets = txEQEProfiles[dimStartProfile].time, txEQEProfiles[dimStartProfile].packets
 	}
 	l.busyCost = l.ns.busyPoll
+	l.near.homeShare = 1
 	l.loops.suspendedAt = never
 	mean := float64(p.Host.Connections) / float64(p.Host.Queues)
 	l.others = mean / float64(connections)

@@ -18,6 +18,16 @@ type Scheduling struct {
 	Probability float64       `json:"displaced_probability"`
 	Exponent    float64       `json:"displaced_exponent"`
 	Epoch       time.Duration `json:"displaced_epoch_ns"`
+	// Hold takes the place of Epoch while the thread's busy polls serve the NAPI,
+	// or its softirq has followed the thread to another core: the scheduler then
+	// has less to balance than where softirqs take CPU from whoever is there. Zero
+	// is Epoch.
+	Hold time.Duration `json:"displaced_hold_ns"`
+	// CatchUp is the mean time in which a thread that busy polls gets ahead of
+	// the softirq on another core, which can be short of time where several
+	// queues' meet: the NAPI then follows the thread. Where it is zero, NAPIs
+	// count as being at their interrupts' cores always.
+	CatchUp time.Duration `json:"catch_up_ns"`
 }
 
 // NIC is the device: its rings and its interrupt moderation.
@@ -38,6 +48,10 @@ type NIC struct {
 	// from its profiles.
 	AdaptiveRx bool `json:"adaptive_rx"`
 	AdaptiveTx bool `json:"adaptive_tx"`
+	// AffinityBound has the driver end polling on a core outside the interrupt's
+	// affinity after a full poll, which it reports as one packet less, so that
+	// the NAPI completes (mlx5e_napi_poll()).
+	AffinityBound bool `json:"affinity_bound"`
 	// ApplyDelay is from DIM's decision to the profile's effect.
 	ApplyDelay time.Duration `json:"apply_delay_ns"`
 	// TxDelay is from a send to its completion in the transmit ring.

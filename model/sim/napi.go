@@ -10,6 +10,9 @@ import (
 // returns the packets that were received and when it ended.
 func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64) {
 	t := at + l.ns.interrupt
+	if cause != causeTimer {
+		l.moveNAPI(false, at)
+	}
 	switch cause {
 	case causeTimer:
 		l.timer = never
@@ -24,6 +27,9 @@ func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64)
 	work, until = l.softirq(t, cause == causeRx || cause == causeTx)
 	l.count.softirq += until - at
 	l.busyTotal += until - at
+	if !l.napiAway {
+		l.near.current(at, true).note(until-at, work)
+	}
 	return work, until
 }
 
@@ -68,8 +74,8 @@ func (l *lane) softirq(t int64, interrupted bool) (total int, until int64) {
 const deliveryBatch = 8
 
 // poll runs the driver's poll function from the instant t: transmit
-// completions, then up to budget packets. It returns the packets received and
-// when it ended.
+// completions, then up to budget packets. It returns the packets received, as
+// the driver reports them, and when it ended.
 func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, until int64) {
 	k := &l.ns
 	began := t
@@ -126,6 +132,10 @@ func (l *lane) poll(t int64, budget int, interrupted, softirq bool) (work int, u
 	l.deliver(from, t)
 	if l.ring.len() > 0 {
 		l.rxFirst = l.ring.at(l.ring.head).at
+	}
+	if away := softirq && l.napiAway || !softirq && l.threadAway; away && work == budget && l.host.NIC.AffinityBound {
+		work--
+		c.Packets++
 	}
 	c.add(work, budget)
 	l.count.work[min(work, model.WorkBuckets-1)]++

@@ -116,6 +116,9 @@ func (p *Preset) Check() error {
 		return fmt.Errorf("client.ack_share is %v: must be in 0 to 1", p.Client.ACKShare)
 	case p.Client.RoundTrip < 0:
 		return fmt.Errorf("client.round_trip_ns is %d: must not be negative", int64(p.Client.RoundTrip))
+	case p.Scheduling.Hold < 0 || p.Scheduling.CatchUp < 0:
+		return fmt.Errorf("scheduling.displaced_hold_ns is %d and catch_up_ns %d: must not be negative",
+			int64(p.Scheduling.Hold), int64(p.Scheduling.CatchUp))
 	case p.Client.Retry <= 0:
 		return fmt.Errorf("client.retry_ns is %d: must be positive", int64(p.Client.Retry))
 	}

@@ -27,6 +27,9 @@ func drawPreset(t *rapid.T) *Preset {
 	p.NIC.AdaptiveRx = rapid.Bool().Draw(t, "adaptive rx")
 	p.NIC.AdaptiveTx = rapid.Bool().Draw(t, "adaptive tx")
 	p.NIC.RestartTimer = rapid.Bool().Draw(t, "restart timer")
+	p.NIC.AffinityBound = rapid.Bool().Draw(t, "affinity bound")
+	p.Scheduling.Hold = time.Duration(rapid.IntRange(0, 20).Draw(t, "hold")) * time.Millisecond
+	p.Scheduling.CatchUp = time.Duration(rapid.IntRange(0, 20).Draw(t, "catch up")) * time.Millisecond
 	p.Client.Retry = time.Duration(rapid.IntRange(1, 20).Draw(t, "retry")) * time.Millisecond
 	return p
 }

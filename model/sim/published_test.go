@@ -156,6 +156,49 @@ func TestPresetReproducesThePublishedTable(t *testing.T) {
 	}
 }
 
+// What the model is for is to order settings.
+func TestCasesHaveThePublishedOrder(t *testing.T) {
+	cell := simulated(t)
+	want := published(t)
+	var got []Cell
+	for _, w := range want {
+		got = append(got, cell(w.Case, w.Load).Cell)
+	}
+	for _, e := range Errors(got, want) {
+		if e.Load == "" || (e.Column != "avg" && e.Column != "p95" && e.Column != "p99") {
+			continue
+		}
+		limit := 0.93
+		if e.Load == "MAX" {
+			limit = 0.88
+		}
+		t.Logf("%s at %s: %.3f", e.Column, e.Load, e.Spearman)
+		if e.Spearman < limit {
+			t.Errorf("rank correlation of %s at %s is %.3f, want at least %.2f", e.Column, e.Load, e.Spearman, limit)
+		}
+	}
+}
+
+// Busy polling with a flush timeout falls in the closed loop into two states:
+// queues whose NAPI follows the thread, where polls away from the interrupt's
+// core end at 63 packets, and queues whose softirq stays behind.
+func TestBusyPollingInTheClosedLoopHasTwoStates(t *testing.T) {
+	cell := simulated(t)
+	work := cell("napibusy", "MAX").Runs[0].Work
+	packets := 0.0
+	for n, polls := range work {
+		packets += float64(n) * float64(polls)
+	}
+	share := 63 * float64(work[63]) / packets
+	t.Logf("%.2f of packets in polls of 63, published 0.25", share)
+	if share < 0.1 || share > 0.45 {
+		t.Errorf("%.2f of packets are in polls of 63, want 0.1 to 0.45", share)
+	}
+	if got, least := cell("napibusy", "MAX").P99, 1.3*cell("defer200", "MAX").P99; got < least {
+		t.Errorf("p99 is %.0f us, want at least 1.3 times that of defer200, %.0f", got, least)
+	}
+}
+
 func TestMechanismCountersAgreeWithThePublishedOnes(t *testing.T) {
 	measured, err := ReadCounters(shared(t, "irqsuspend_v6_summary_calibration.csv"))
 	if err != nil {

@@ -50,7 +50,7 @@ func (l *lane) takeEvents() {
 	if l.wait.Prefer && l.knobs.IRQSuspendTimeout > 0 {
 		l.armTimer(l.now + int64(l.knobs.IRQSuspendTimeout))
 		l.noteSuspension()
-		l.spendThread(l.ns.timerArm)
+		l.spendThread(l.ns.timerArm + l.ns.suspend)
 	}
 	l.state = threadProcessing
 	l.runThread(l.ns.epollEvent * int64(l.batch))
@@ -158,6 +158,7 @@ func (l *lane) wake(ready int64) {
 // busyPoll polls once from epoll_wait, passes over the empty polls until the
 // next packet, and leaves when there are events or time is up.
 func (l *lane) busyPoll(limit int64) {
+	l.pass(l.disturbedNear(l.now))
 	if l.softNow > l.now {
 		// Another core's softirq has the NAPI.
 		l.spendThread(l.softNow - l.now)
@@ -243,6 +244,7 @@ func (l *lane) stopBusyPoll() {
 			// The hrtimer is pinned to the core that it is armed on, and with
 			// it the softirq.
 			l.displaced = false
+			l.moveNAPI(l.threadAway && l.host.Scheduling.CatchUp > 0, l.now)
 		}
 	}
 	work, until := l.poll(l.now, l.wait.Budget, false, false)
@@ -376,7 +378,15 @@ func (l *lane) runThread(d int64) {
 	}
 	if l.displaced {
 		end = l.disturbed(end)
+	} else {
+		end = l.disturbedNear(end)
 	}
+	l.pass(end)
+}
+
+// pass lets the time until end go by, which is the thread's but for what was
+// stolen of it.
+func (l *lane) pass(end int64) {
 	l.spendThread(end - l.now - l.stolen)
 	l.now += l.stolen
 	l.stolen = 0
