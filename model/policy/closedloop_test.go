@@ -29,7 +29,7 @@ func closedLoops() map[string]closedLoop {
 	steps := sim.Steps{PerSecond: []float64{threeQuarters, quarter, threeQuarters, quarter, threeQuarters, quarter, threeQuarters, quarter}, Each: 5 * time.Second}
 	return map[string]closedLoop{
 		"deferral at constant load":   {deferralOnly, sim.Constant(threeQuarters), 0.10, 0.99, 20 * time.Second},
-		"suspension at constant load": {preferring, sim.Constant(threeQuarters), 0.10, 0.985, 20 * time.Second},
+		"suspension at constant load": {preferring, sim.Constant(threeQuarters), 0.10, 0.99, 20 * time.Second},
 		"deferral at changing load":   {deferralOnly, steps, 0.15, 0.95, 40 * time.Second},
 		"suspension at changing load": {preferring, steps, 0.15, 0.95, 40 * time.Second},
 	}
