@@ -19,6 +19,7 @@ import (
 const (
 	areaNetdev      = "netdev"
 	areaApplication = "application"
+	areaDevice      = "device"
 )
 
 const (
@@ -68,6 +69,7 @@ func Check(ctx context.Context) []model.Finding {
 		}
 	}
 	if ctx.Err() == nil {
+		c.stamping()
 		c.epoll()
 	}
 	return c.findings

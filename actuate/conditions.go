@@ -67,6 +67,8 @@ func (k *liveKernel) DeviceConditions(link Link) (model.DeviceConditions, error)
 	if info, err := k.ethtool.DriverInfo(link.Name); err == nil {
 		out.Firmware, out.BusInfo = known(info.FwVersion), known(info.BusInfo)
 	}
+	// A driver that does not answer is one without.
+	out.Stamping, _ = k.Stamping(link)
 	// sysfs is seen where the namespace's own may be mounted only.
 	if root, err := k.sysfs.root(link); err == nil {
 		fillDevice(root.FS(), link.Name, &out)

@@ -76,6 +76,8 @@ type Kernel interface {
 	// GRO tells whether the device merges received packets; nil where that
 	// cannot be read.
 	GRO(link Link) *bool
+	// Stamping reads how a device stamps received packets; nil where it cannot.
+	Stamping(link Link) (*model.Stamping, error)
 	// IRQAffinity fills in the CPUs of the IRQ of n, where it has one.
 	IRQAffinity(n *model.NAPIConditions) error
 	// CPUConditions reads what limits the CPUs; Devices is left empty.

@@ -125,10 +125,12 @@ type liveKernel struct {
 	ethtool  *ethtool.Ethtool
 	// coalesce is nil where the kernel has no ethtool family.
 	coalesce *coalesce.Client
+	// requests is a socket for requests about interfaces.
+	requests int
 }
 
 func newLiveKernel(ns *Namespace) (*liveKernel, error) {
-	k := &liveKernel{ns: ns, sysfs: &sysfs{ns: ns}}
+	k := &liveKernel{ns: ns, sysfs: &sysfs{ns: ns}, requests: -1}
 	// All sockets are made on one thread inside the namespace and keep it:
 	// entering it again for each would need the thread to come back.
 	err := ns.Do(func() error {
@@ -148,6 +150,9 @@ func newLiveKernel(ns *Namespace) (*liveKernel, error) {
 		}
 		k.coalesce, err = coalesce.New()
 		if err != nil && !errors.Is(err, coalesce.ErrUnsupported) {
+			return err
+		}
+		if k.requests, err = openStamping(); err != nil {
 			return err
 		}
 		k.cookie, err = namespaceCookie()
@@ -172,6 +177,9 @@ func (k *liveKernel) closeSockets() error {
 	}
 	if k.ethtool != nil {
 		k.ethtool.Close()
+	}
+	if k.requests >= 0 {
+		errs = append(errs, unix.Close(k.requests))
 	}
 	return errors.Join(errs...)
 }

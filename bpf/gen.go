@@ -4,7 +4,7 @@ package bpf
 // change code. Generating again with clang 14 gives the same bytes. What they
 // were made of is written down last, for those who have another compiler or none.
 //
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -target bpfel -cc clang -strip llvm-strip -cflags "-O2 -mcpu=v3 -Wall -Werror" -type histogram -type napi_state -type thread_state -type napi_counts -type napi_delays -type cpu_state -type app_waits Receive receive.bpf.c
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -target bpfel -cc clang -strip llvm-strip -cflags "-O2 -mcpu=v3 -Wall -Werror" -type histogram -type napi_state -type thread_state -type napi_counts -type napi_delays -type cpu_state -type device_clock -type app_waits Receive receive.bpf.c
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -target bpfel -cc clang -strip llvm-strip -cflags "-O2 -mcpu=v3 -Wall -Werror -DRAW_TRACEPOINTS" -no-global-types ReceiveRaw receive.bpf.c
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -target bpfel -cc clang -strip llvm-strip -cflags "-O2 -mcpu=v3 -Wall -Werror -DEVENTS" -no-global-types -type poll_event -type wait_event -type request_event ReceiveEvents receive.bpf.c
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -target bpfel -cc clang -strip llvm-strip -cflags "-O2 -mcpu=v3 -Wall -Werror -DEVENTS -DRAW_TRACEPOINTS" -no-global-types ReceiveEventsRaw receive.bpf.c

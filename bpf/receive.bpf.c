@@ -33,6 +33,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "state.h"
 #include "events.h"
 #include "waits.h"
+#include "stamps.h"
 #include "interrupts.h"
 #include "polls.h"
 #include "timers.h"

@@ -48,6 +48,15 @@ type ReceiveCpuState struct {
 	Ksoftirqd    uint32
 }
 
+type ReceiveDeviceClock struct {
+	_          structs.HostLayout
+	Phc        uint64
+	Monotonic  uint64
+	Rate       int64
+	Error      uint64
+	ValidUntil uint64
+}
+
 type ReceiveHistogram struct {
 	_      structs.HostLayout
 	Counts [224]uint32
@@ -73,12 +82,16 @@ type ReceiveNapiCounts struct {
 }
 
 type ReceiveNapiDelays struct {
-	_          structs.HostLayout
-	RingWait   ReceiveHistogram
-	SocketWait ReceiveHistogram
-	Service    ReceiveHistogram
-	Delay      ReceiveHistogram
-	Suspension ReceiveHistogram
+	_           structs.HostLayout
+	RingWait    ReceiveHistogram
+	SocketWait  ReceiveHistogram
+	Service     ReceiveHistogram
+	Delay       ReceiveHistogram
+	Suspension  ReceiveHistogram
+	StampedWait ReceiveHistogram
+	Unstamped   uint64
+	Refused     uint64
+	Unused      [6]uint64
 }
 
 type ReceiveNapiState struct {
@@ -123,6 +136,7 @@ type ReceiveThreadState struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ReceiveMapApps                = "apps"
+	ReceiveMapClocks              = "clocks"
 	ReceiveMapCounts              = "counts"
 	ReceiveMapCpus                = "cpus"
 	ReceiveMapDelays              = "delays"
@@ -155,6 +169,7 @@ const (
 	ReceiveProgSoftirqRaise       = "softirq_raise"
 	ReceiveProgTcpProbe           = "tcp_probe"
 	ReceiveProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
+	ReceiveVarClocksInUse         = "clocks_in_use"
 	ReceiveVarCpuCount            = "cpu_count"
 	ReceiveVarIrqTimeApart        = "irq_time_apart"
 	ReceiveVarLost                = "lost"
@@ -240,6 +255,7 @@ type ReceiveProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveMapSpecs struct {
 	Apps       *ebpf.MapSpec `ebpf:"apps"`
+	Clocks     *ebpf.MapSpec `ebpf:"clocks"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
 	Delays     *ebpf.MapSpec `ebpf:"delays"`
@@ -254,6 +270,7 @@ type ReceiveMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveVariableSpecs struct {
+	ClocksInUse      *ebpf.VariableSpec `ebpf:"clocks_in_use"`
 	CpuCount         *ebpf.VariableSpec `ebpf:"cpu_count"`
 	IrqTimeApart     *ebpf.VariableSpec `ebpf:"irq_time_apart"`
 	Lost             *ebpf.VariableSpec `ebpf:"lost"`
@@ -287,6 +304,7 @@ func (o *ReceiveObjects) Close() error {
 // It can be passed to LoadReceiveObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveMaps struct {
 	Apps       *ebpf.Map `ebpf:"apps"`
+	Clocks     *ebpf.Map `ebpf:"clocks"`
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Cpus       *ebpf.Map `ebpf:"cpus"`
 	Delays     *ebpf.Map `ebpf:"delays"`
@@ -300,6 +318,7 @@ type ReceiveMaps struct {
 func (m *ReceiveMaps) Close() error {
 	return _ReceiveClose(
 		m.Apps,
+		m.Clocks,
 		m.Counts,
 		m.Cpus,
 		m.Delays,
@@ -315,6 +334,7 @@ func (m *ReceiveMaps) Close() error {
 //
 // It can be passed to LoadReceiveObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveVariables struct {
+	ClocksInUse      *ebpf.Variable `ebpf:"clocks_in_use"`
 	CpuCount         *ebpf.Variable `ebpf:"cpu_count"`
 	IrqTimeApart     *ebpf.Variable `ebpf:"irq_time_apart"`
 	Lost             *ebpf.Variable `ebpf:"lost"`

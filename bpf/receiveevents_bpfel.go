@@ -58,6 +58,7 @@ type ReceiveEventsWaitEvent struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ReceiveEventsMapApps                = "apps"
+	ReceiveEventsMapClocks              = "clocks"
 	ReceiveEventsMapCounts              = "counts"
 	ReceiveEventsMapCpus                = "cpus"
 	ReceiveEventsMapDelays              = "delays"
@@ -91,6 +92,7 @@ const (
 	ReceiveEventsProgSoftirqRaise       = "softirq_raise"
 	ReceiveEventsProgTcpProbe           = "tcp_probe"
 	ReceiveEventsProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
+	ReceiveEventsVarClocksInUse         = "clocks_in_use"
 	ReceiveEventsVarCpuCount            = "cpu_count"
 	ReceiveEventsVarEventsLost          = "events_lost"
 	ReceiveEventsVarEventsWanted        = "events_wanted"
@@ -181,6 +183,7 @@ type ReceiveEventsProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveEventsMapSpecs struct {
 	Apps       *ebpf.MapSpec `ebpf:"apps"`
+	Clocks     *ebpf.MapSpec `ebpf:"clocks"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
 	Delays     *ebpf.MapSpec `ebpf:"delays"`
@@ -196,6 +199,7 @@ type ReceiveEventsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveEventsVariableSpecs struct {
+	ClocksInUse        *ebpf.VariableSpec `ebpf:"clocks_in_use"`
 	CpuCount           *ebpf.VariableSpec `ebpf:"cpu_count"`
 	EventsLost         *ebpf.VariableSpec `ebpf:"events_lost"`
 	EventsWanted       *ebpf.VariableSpec `ebpf:"events_wanted"`
@@ -234,6 +238,7 @@ func (o *ReceiveEventsObjects) Close() error {
 // It can be passed to LoadReceiveEventsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveEventsMaps struct {
 	Apps       *ebpf.Map `ebpf:"apps"`
+	Clocks     *ebpf.Map `ebpf:"clocks"`
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Cpus       *ebpf.Map `ebpf:"cpus"`
 	Delays     *ebpf.Map `ebpf:"delays"`
@@ -248,6 +253,7 @@ type ReceiveEventsMaps struct {
 func (m *ReceiveEventsMaps) Close() error {
 	return _ReceiveEventsClose(
 		m.Apps,
+		m.Clocks,
 		m.Counts,
 		m.Cpus,
 		m.Delays,
@@ -264,6 +270,7 @@ func (m *ReceiveEventsMaps) Close() error {
 //
 // It can be passed to LoadReceiveEventsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveEventsVariables struct {
+	ClocksInUse        *ebpf.Variable `ebpf:"clocks_in_use"`
 	CpuCount           *ebpf.Variable `ebpf:"cpu_count"`
 	EventsLost         *ebpf.Variable `ebpf:"events_lost"`
 	EventsWanted       *ebpf.Variable `ebpf:"events_wanted"`

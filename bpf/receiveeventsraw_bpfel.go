@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ReceiveEventsRawMapApps                = "apps"
+	ReceiveEventsRawMapClocks              = "clocks"
 	ReceiveEventsRawMapCounts              = "counts"
 	ReceiveEventsRawMapCpus                = "cpus"
 	ReceiveEventsRawMapDelays              = "delays"
@@ -45,6 +46,7 @@ const (
 	ReceiveEventsRawProgSoftirqRaise       = "softirq_raise"
 	ReceiveEventsRawProgTcpProbe           = "tcp_probe"
 	ReceiveEventsRawProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
+	ReceiveEventsRawVarClocksInUse         = "clocks_in_use"
 	ReceiveEventsRawVarCpuCount            = "cpu_count"
 	ReceiveEventsRawVarEventsLost          = "events_lost"
 	ReceiveEventsRawVarEventsWanted        = "events_wanted"
@@ -130,6 +132,7 @@ type ReceiveEventsRawProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveEventsRawMapSpecs struct {
 	Apps       *ebpf.MapSpec `ebpf:"apps"`
+	Clocks     *ebpf.MapSpec `ebpf:"clocks"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
 	Delays     *ebpf.MapSpec `ebpf:"delays"`
@@ -145,6 +148,7 @@ type ReceiveEventsRawMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveEventsRawVariableSpecs struct {
+	ClocksInUse        *ebpf.VariableSpec `ebpf:"clocks_in_use"`
 	CpuCount           *ebpf.VariableSpec `ebpf:"cpu_count"`
 	EventsLost         *ebpf.VariableSpec `ebpf:"events_lost"`
 	EventsWanted       *ebpf.VariableSpec `ebpf:"events_wanted"`
@@ -183,6 +187,7 @@ func (o *ReceiveEventsRawObjects) Close() error {
 // It can be passed to LoadReceiveEventsRawObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveEventsRawMaps struct {
 	Apps       *ebpf.Map `ebpf:"apps"`
+	Clocks     *ebpf.Map `ebpf:"clocks"`
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Cpus       *ebpf.Map `ebpf:"cpus"`
 	Delays     *ebpf.Map `ebpf:"delays"`
@@ -197,6 +202,7 @@ type ReceiveEventsRawMaps struct {
 func (m *ReceiveEventsRawMaps) Close() error {
 	return _ReceiveEventsRawClose(
 		m.Apps,
+		m.Clocks,
 		m.Counts,
 		m.Cpus,
 		m.Delays,
@@ -213,6 +219,7 @@ func (m *ReceiveEventsRawMaps) Close() error {
 //
 // It can be passed to LoadReceiveEventsRawObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveEventsRawVariables struct {
+	ClocksInUse        *ebpf.Variable `ebpf:"clocks_in_use"`
 	CpuCount           *ebpf.Variable `ebpf:"cpu_count"`
 	EventsLost         *ebpf.Variable `ebpf:"events_lost"`
 	EventsWanted       *ebpf.Variable `ebpf:"events_wanted"`

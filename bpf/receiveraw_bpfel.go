@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ReceiveRawMapApps                = "apps"
+	ReceiveRawMapClocks              = "clocks"
 	ReceiveRawMapCounts              = "counts"
 	ReceiveRawMapCpus                = "cpus"
 	ReceiveRawMapDelays              = "delays"
@@ -44,6 +45,7 @@ const (
 	ReceiveRawProgSoftirqRaise       = "softirq_raise"
 	ReceiveRawProgTcpProbe           = "tcp_probe"
 	ReceiveRawProgTcpRcvSpaceAdjust  = "tcp_rcv_space_adjust"
+	ReceiveRawVarClocksInUse         = "clocks_in_use"
 	ReceiveRawVarCpuCount            = "cpu_count"
 	ReceiveRawVarIrqTimeApart        = "irq_time_apart"
 	ReceiveRawVarLost                = "lost"
@@ -124,6 +126,7 @@ type ReceiveRawProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveRawMapSpecs struct {
 	Apps       *ebpf.MapSpec `ebpf:"apps"`
+	Clocks     *ebpf.MapSpec `ebpf:"clocks"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Cpus       *ebpf.MapSpec `ebpf:"cpus"`
 	Delays     *ebpf.MapSpec `ebpf:"delays"`
@@ -138,6 +141,7 @@ type ReceiveRawMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReceiveRawVariableSpecs struct {
+	ClocksInUse      *ebpf.VariableSpec `ebpf:"clocks_in_use"`
 	CpuCount         *ebpf.VariableSpec `ebpf:"cpu_count"`
 	IrqTimeApart     *ebpf.VariableSpec `ebpf:"irq_time_apart"`
 	Lost             *ebpf.VariableSpec `ebpf:"lost"`
@@ -171,6 +175,7 @@ func (o *ReceiveRawObjects) Close() error {
 // It can be passed to LoadReceiveRawObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveRawMaps struct {
 	Apps       *ebpf.Map `ebpf:"apps"`
+	Clocks     *ebpf.Map `ebpf:"clocks"`
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Cpus       *ebpf.Map `ebpf:"cpus"`
 	Delays     *ebpf.Map `ebpf:"delays"`
@@ -184,6 +189,7 @@ type ReceiveRawMaps struct {
 func (m *ReceiveRawMaps) Close() error {
 	return _ReceiveRawClose(
 		m.Apps,
+		m.Clocks,
 		m.Counts,
 		m.Cpus,
 		m.Delays,
@@ -199,6 +205,7 @@ func (m *ReceiveRawMaps) Close() error {
 //
 // It can be passed to LoadReceiveRawObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReceiveRawVariables struct {
+	ClocksInUse      *ebpf.Variable `ebpf:"clocks_in_use"`
 	CpuCount         *ebpf.Variable `ebpf:"cpu_count"`
 	IrqTimeApart     *ebpf.Variable `ebpf:"irq_time_apart"`
 	Lost             *ebpf.Variable `ebpf:"lost"`

@@ -31,6 +31,24 @@ int BPF_PROG(remember_napi, struct napi_struct *napi)
 	return 0;
 }
 
+/* Kernel memory that a test fills, and where it is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, unsigned char[4096]);
+} memory SEC(".maps");
+volatile __u64 memory_address;
+
+SEC("raw_tp/napi_poll")
+int BPF_PROG(tell_memory)
+{
+	__u32 first = 0;
+
+	memory_address = (__u64)bpf_map_lookup_elem(&memory, &first);
+	return 0;
+}
+
 /* What a program that does nothing costs, on each hook of the receive programs. */
 #define EMPTY(hook)                   \
 	SEC("tp_btf/" #hook)          \

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SelftestMapMemory                   = "memory"
 	SelftestProgBucketOf                = "bucket_of"
 	SelftestProgClockOnly               = "clock_only"
 	SelftestProgEmptyHrtimerExpireEntry = "empty_hrtimer_expire_entry"
@@ -32,6 +33,8 @@ const (
 	SelftestProgEmptySoftirqExit        = "empty_softirq_exit"
 	SelftestProgEmptySoftirqRaise       = "empty_softirq_raise"
 	SelftestProgRememberNapi            = "remember_napi"
+	SelftestProgTellMemory              = "tell_memory"
+	SelftestVarMemoryAddress            = "memory_address"
 	SelftestVarPolledNapi               = "polled_napi"
 	SelftestVarWantedNapiId             = "wanted_napi_id"
 )
@@ -94,20 +97,23 @@ type SelftestProgramSpecs struct {
 	EmptySoftirqExit        *ebpf.ProgramSpec `ebpf:"empty_softirq_exit"`
 	EmptySoftirqRaise       *ebpf.ProgramSpec `ebpf:"empty_softirq_raise"`
 	RememberNapi            *ebpf.ProgramSpec `ebpf:"remember_napi"`
+	TellMemory              *ebpf.ProgramSpec `ebpf:"tell_memory"`
 }
 
 // SelftestMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SelftestMapSpecs struct {
+	Memory *ebpf.MapSpec `ebpf:"memory"`
 }
 
 // SelftestVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SelftestVariableSpecs struct {
-	PolledNapi   *ebpf.VariableSpec `ebpf:"polled_napi"`
-	WantedNapiId *ebpf.VariableSpec `ebpf:"wanted_napi_id"`
+	MemoryAddress *ebpf.VariableSpec `ebpf:"memory_address"`
+	PolledNapi    *ebpf.VariableSpec `ebpf:"polled_napi"`
+	WantedNapiId  *ebpf.VariableSpec `ebpf:"wanted_napi_id"`
 }
 
 // SelftestObjects contains all objects after they have been loaded into the kernel.
@@ -130,18 +136,22 @@ func (o *SelftestObjects) Close() error {
 //
 // It can be passed to LoadSelftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SelftestMaps struct {
+	Memory *ebpf.Map `ebpf:"memory"`
 }
 
 func (m *SelftestMaps) Close() error {
-	return _SelftestClose()
+	return _SelftestClose(
+		m.Memory,
+	)
 }
 
 // SelftestVariables contains all global variables after they have been loaded into the kernel.
 //
 // It can be passed to LoadSelftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SelftestVariables struct {
-	PolledNapi   *ebpf.Variable `ebpf:"polled_napi"`
-	WantedNapiId *ebpf.Variable `ebpf:"wanted_napi_id"`
+	MemoryAddress *ebpf.Variable `ebpf:"memory_address"`
+	PolledNapi    *ebpf.Variable `ebpf:"polled_napi"`
+	WantedNapiId  *ebpf.Variable `ebpf:"wanted_napi_id"`
 }
 
 // SelftestPrograms contains all programs after they have been loaded into the kernel.
@@ -164,6 +174,7 @@ type SelftestPrograms struct {
 	EmptySoftirqExit        *ebpf.Program `ebpf:"empty_softirq_exit"`
 	EmptySoftirqRaise       *ebpf.Program `ebpf:"empty_softirq_raise"`
 	RememberNapi            *ebpf.Program `ebpf:"remember_napi"`
+	TellMemory              *ebpf.Program `ebpf:"tell_memory"`
 }
 
 func (p *SelftestPrograms) Close() error {
@@ -184,6 +195,7 @@ func (p *SelftestPrograms) Close() error {
 		p.EmptySoftirqExit,
 		p.EmptySoftirqRaise,
 		p.RememberNapi,
+		p.TellMemory,
 	)
 }
 

@@ -40,15 +40,16 @@ static __always_inline struct socket_state *followed(const struct sock *sk)
 	return state;
 }
 
-/* data_ready takes note of data that a socket can be read for from now on. */
-static __always_inline int data_ready(const struct sock *sk)
+/* data_ready takes note of data that a socket can be read for from now on, with a
+ * packet; NULL where that is in the socket's queue already. */
+static __always_inline int data_ready(const struct sock *sk, const struct sk_buff *skb)
 {
 	struct socket_state *socket, fresh = {};
 	struct napi_state *napi;
 	struct cpu_state *cpu;
 	enum loop loop;
 	__u64 key = (__u64)sk, identity, now, since, gap;
-	__u32 id, salt;
+	__u32 id, salt, in_use;
 	bool spread;
 
 	id = READ(sk, sk_napi_id);
@@ -104,6 +105,9 @@ static __always_inline int data_ready(const struct sock *sk)
 		if (spread)
 			gap = part_of(gap, draw(&cpu->random));
 	}
+	in_use = clocks_in_use;
+	if (unlikely(in_use))
+		gap = stamped_wait(sk, skb, napi->slot * 2 + in_use - 1, now, gap);
 
 	if (socket) {
 		socket->ready_ring = gap;
@@ -189,7 +193,7 @@ static __always_inline int sent(const struct sock *sk, int ret)
 TRACEPOINT("sk_data_ready")
 int BPF_PROG(sk_data_ready, const struct sock *sk)
 {
-	return data_ready(sk);
+	return data_ready(sk, NULL);
 }
 
 TRACEPOINT("sock_recv_length")
@@ -214,7 +218,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 SEC("fentry/sock_def_readable")
 int BPF_PROG(sock_def_readable, struct sock *sk)
 {
-	return data_ready(sk);
+	return data_ready(sk, NULL);
 }
 
 SEC("fexit/inet_recvmsg")
@@ -267,7 +271,7 @@ int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	if (payload(READ(skb, data), READ(skb, len)) <= 0)
 		return 0;
-	return data_ready(sk);
+	return data_ready(sk, skb);
 }
 
 /* Whenever data has been copied to an application, even if it only peeks. */

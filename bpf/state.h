@@ -97,6 +97,26 @@ struct napi_delays {
 	struct histogram service;
 	struct histogram delay;
 	struct histogram suspension;
+	/* The ring wait of what became ready on followed sockets, by the time
+	 * stamp of the device; how often there was none, and how often it was not
+	 * believed. Only while the device has a clock. */
+	struct histogram stamped_wait;
+	__u64 unstamped;
+	__u64 refused;
+	__u64 unused[6];
+};
+
+/*
+ * What CLOCK_MONOTONIC shows when the clock of a device does: monotonic at phc,
+ * and from there on rate / 2^32 more or less per nanosecond.
+ */
+struct device_clock {
+	__u64 phc;
+	__u64 monotonic;
+	__s64 rate;
+	/* How far this may be wrong, and until when it is to be used. */
+	__u64 error;
+	__u64 valid_until;
 };
 
 /*
@@ -246,6 +266,14 @@ struct {
 	__type(value, struct cpu_state);
 } cpus SEC(".maps");
 
+/* By slot, two of each: user space writes those that are not in use. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 128);
+	__type(key, __u32);
+	__type(value, struct device_clock);
+} clocks SEC(".maps");
+
 /* NAPI threads, placed by process ID as NAPIs by theirs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -301,6 +329,8 @@ volatile __u32 sample_salt;
 volatile __u32 sample_salt_before;
 /* Whether softirq_entry and softirq_exit are attached. */
 volatile __u32 softirq_known;
+/* Which of each two clocks is in use, from 1 on; 0: no device has one. */
+volatile __u32 clocks_in_use;
 
 /* Polls are timed unless a random number has one of these bits. */
 volatile __u32 poll_mask;

@@ -146,6 +146,17 @@ struct pt_regs___arm64 {
 	__u64 regs[31];
 };
 
+/* include/linux/skbuff.h: the time stamp is something else of the driver's while
+ * this flag is set. */
+#define SKBTX_HW_TSTAMP_NETDEV (1 << 5)
+
+struct sk_buff;
+
+struct sk_buff_head {
+	struct sk_buff *prev;
+	__u32 qlen;
+};
+
 /* include/net/sock.h */
 struct sock_common {
 	__be32 skc_daddr;
@@ -156,6 +167,7 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
 	__u32 sk_napi_id;
 	__u32 sk_ll_usec;
 	/* These two came in 5.11. */
@@ -169,8 +181,19 @@ struct sk_buff {
 	struct sock *sk;
 	__u32 len;
 	__u16 transport_header;
+	__u32 end;
 	unsigned char *head;
 	unsigned char *data;
+};
+
+struct skb_shared_hwtstamps {
+	__s64 hwtstamp;
+};
+
+/* At the end of a packet's first buffer. */
+struct skb_shared_info {
+	__u8 tx_flags;
+	struct skb_shared_hwtstamps hwtstamps;
 };
 
 /* include/linux/net.h */

@@ -35,10 +35,32 @@ type DeviceConditions struct {
 	BusInfo  *string `json:"bus_info"`
 	NIC      *string `json:"nic"`
 	// SpeedMbps is the link speed in Mbit/s.
-	SpeedMbps  *uint32          `json:"speed_mbps"`
-	Coalescing *Coalescing      `json:"coalescing"`
-	NAPIs      []NAPIConditions `json:"napis"`
+	SpeedMbps  *uint32     `json:"speed_mbps"`
+	Coalescing *Coalescing `json:"coalescing"`
+	// Stamping is how the device stamps received packets; nil where it cannot.
+	Stamping *Stamping        `json:"stamping"`
+	NAPIs    []NAPIConditions `json:"napis"`
 }
+
+// Stamping is how a device stamps received packets with the time of its clock.
+type Stamping struct {
+	// Clock is N of the device's clock, /dev/ptpN.
+	Clock int `json:"clock"`
+	// Filter says which packets are stamped now, by the names that ethtool -T
+	// has for the filters: "none", "all", "ptpv2-event"; nil where the driver
+	// does not tell.
+	Filter *string `json:"filter"`
+	// All tells that the device could stamp all packets.
+	All bool `json:"can_stamp_all"`
+}
+
+// On reports whether packets are stamped, as far as is known.
+func (s *Stamping) On() bool {
+	return s != nil && (s.Filter == nil || *s.Filter != StampNone)
+}
+
+// StampNone is the filter that stamps no packets.
+const StampNone = "none"
 
 // NAPIConditions are those of one NAPI instance.
 type NAPIConditions struct {

@@ -93,8 +93,12 @@ type QueueSample struct {
 	Timer *TimerCounts
 	// ThreadTime is the CPU time of the NAPI thread; nil when there is none.
 	ThreadTime *time.Duration
-	// RingWait is how long packets waited between arriving and being polled.
+	// RingWait is how long packets waited between arriving and being polled, as
+	// RingWaitSource says.
 	RingWait *Histogram
+	// Stamps counts the time stamps of the device on what became ready on
+	// followed sockets; nil where the device gives none.
+	Stamps *Stamps
 	// SocketWait is from data being ready on a socket to the application
 	// reading it.
 	SocketWait *Histogram

@@ -51,6 +51,9 @@ type kernel interface {
 	// cost returns the CPU time per second, over all CPUs, that the programs
 	// take while wait runs.
 	cost(wait func() error) (time.Duration, error)
+	// setClocks makes the time stamps of packets be read by these clocks, by
+	// slot, and by no others.
+	setClocks(clocks map[int]slotClock) error
 	// forget drops a process that has exited.
 	forget(pid uint32) error
 	// slots is the number of NAPIs that can be followed at once.
@@ -72,6 +75,10 @@ type programs struct {
 	// used is one more than the highest slot that was ever followed: what
 	// lies above is not read.
 	used int
+
+	// clocksInUse is which of each two clocks the programs use, from 1 on; 0 is
+	// none.
+	clocksInUse uint32
 
 	// Where the programs find the NAPIs that are followed, and their threads.
 	napis, threads places

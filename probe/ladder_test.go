@@ -44,7 +44,7 @@ func (b *bed) variant(tb testing.TB, change func(*loader)) (*Source, *programs, 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := newSource(p, options, napis, nil, boottime)
+	s, err := newSource(tb.Context(), p, options, napis, nil, boottime)
 	if err != nil {
 		tb.Fatal(err)
 	}

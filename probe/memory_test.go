@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"autotune/bpf"
@@ -26,6 +27,7 @@ type memoryKernel struct {
 	followed map[uint32]int
 	threads  map[uint32]bool
 	salts    [][2]uint32
+	clocks   []map[int]slotClock
 	closed   bool
 	// singles is nil where no single events are asked for.
 	singles eventRing
@@ -112,6 +114,11 @@ func (k *memoryKernel) cost(wait func() error) (time.Duration, error) {
 	}
 	k.measured++
 	return k.spent, wait()
+}
+
+func (k *memoryKernel) setClocks(clocks map[int]slotClock) error {
+	k.clocks = append(k.clocks, maps.Clone(clocks))
+	return nil
 }
 
 func (k *memoryKernel) forget(pid uint32) error   { delete(k.apps, pid); return nil }

@@ -23,6 +23,9 @@ type Options struct {
 	Interval time.Duration
 	// Inventory is asked once per window. It is required.
 	Inventory Inventory
+	// Clocks tells which hardware clocks stamp packets; nil uses no time stamps.
+	// They are only read: whoever wants stamps switches them on.
+	Clocks ReceiveClocks
 	// SampleEvery follows one socket in so many, rounded up to a power of
 	// two; at most 65536. Zero and one follow every socket. Fewer are followed
 	// while the probes cost more than Budget.

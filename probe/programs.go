@@ -53,6 +53,7 @@ const (
 	signalCost         = "probe cost"
 	signalTaskEnds     = "task ends"
 	signalCounters     = "performance counters"
+	signalStamps       = "receive time stamps"
 )
 
 // signals lists what the receive programs observe, in the order of attaching:
@@ -218,6 +219,7 @@ func newLoader(sizes mapSizes) (*loader, *ebpf.Collection, error) {
 		}
 		spec.Maps[bpf.ReceiveMapDelays].MaxEntries = uint32(sizes.napis)
 		spec.Maps[bpf.ReceiveMapCounts].MaxEntries = uint32(sizes.napis * sizes.cpus)
+		spec.Maps[bpf.ReceiveMapClocks].MaxEntries = uint32(2 * sizes.napis)
 		spec.Maps[bpf.ReceiveMapCpus].MaxEntries = uint32(sizes.cpus)
 		if sizes.ring > 0 {
 			spec.Maps[bpf.ReceiveEventsMapRing].MaxEntries = uint32(sizes.ring)

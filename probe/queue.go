@@ -18,6 +18,9 @@ type queue struct {
 	delays bpf.ReceiveNapiDelays
 	// polls are by CPU.
 	polls []uint32
+	// clocked is whether the window under way has a clock for the device's
+	// time stamps.
+	clocked bool
 	// thread is the NAPI thread's CPU time; nil without a baseline.
 	thread *time.Duration
 	// interrupts are those of its line by CPU; nil without a baseline.
@@ -79,6 +82,7 @@ func (q *queue) sample(r *reading, k kernel, sockets uint32) model.QueueSample {
 			s.Service = histogramGrowth(&q.delays.Service, &delays.Service)
 		}
 	}
+	q.addStamps(&s, delays)
 	q.baseline(r)
 	return s
 }

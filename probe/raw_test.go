@@ -59,7 +59,7 @@ func TestRawTracepointsCountTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := newSource(raw, options, napis, nil, boottime)
+	second, err := newSource(t.Context(), raw, options, napis, nil, boottime)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ type Signal struct {
 	Observed bool
 }
 
-// Signals lists all signals, in a fixed order; performance counters only where
-// the hardware has them.
+// Signals lists all signals, in a fixed order; performance counters and
+// receive time stamps only where the hardware has them.
 func (s *Source) Signals() []Signal {
 	var out []Signal
 	for _, group := range signals() {
@@ -18,6 +18,9 @@ func (s *Source) Signals() []Signal {
 	}
 	if s.counters != nil || s.lacks(signalCounters) {
 		out = append(out, Signal{Name: signalCounters, Observed: s.counters != nil})
+	}
+	if s.stamps != nil && (len(s.stamps.byIfindex) > 0 || s.stamps.err != nil) {
+		out = append(out, Signal{Name: signalStamps, Observed: len(s.stamps.clocks) > 0})
 	}
 	return append(out,
 		Signal{Name: signalSoftirqTimes, Observed: s.kernel.observes(signalSoftirqTimes)},

@@ -42,6 +42,8 @@ type Source struct {
 
 	interval time.Duration
 	throttle throttle
+	// stamps is nil where no time stamps are used.
+	stamps *stamper
 	// events is nil when no single events are taken.
 	events *eventTaker
 	// What is sampled in the window under way.
@@ -86,7 +88,7 @@ func Open(ctx context.Context, options Options) (*Source, error) {
 	}
 	// Loading parsed the kernel's type information, which is megabytes.
 	debug.FreeOSMemory()
-	s, err := newSource(loaded, options, napis, napisErr, boottime)
+	s, err := newSource(ctx, loaded, options, napis, napisErr, boottime)
 	if err != nil {
 		if lister != nil {
 			err = errors.Join(err, lister.close())
@@ -94,6 +96,9 @@ func Open(ctx context.Context, options Options) (*Source, error) {
 		return nil, errors.Join(err, loaded.close())
 	}
 	s.missing, s.contexts = missing, lister
+	if s.stamps != nil && s.stamps.err != nil {
+		s.missing = append(s.missing, Missing{Name: signalStamps, Lost: stampsLost, Err: s.stamps.err})
+	}
 	if options.NoCounters {
 		return s, nil
 	}
@@ -119,7 +124,7 @@ func sampleMask(every uint32) uint32 {
 }
 
 // newSource starts the first window on a loaded kernel.
-func newSource(k kernel, options Options, napis []model.NAPI, napisErr error, clock func() (time.Duration, error)) (*Source, error) {
+func newSource(ctx context.Context, k kernel, options Options, napis []model.NAPI, napisErr error, clock func() (time.Duration, error)) (*Source, error) {
 	cpus, err := newCPUReader(options.Procfs)
 	if err != nil {
 		return nil, err
@@ -145,6 +150,9 @@ func newSource(k kernel, options Options, napis []model.NAPI, napisErr error, cl
 	}
 	if err := k.followSockets(s.mask, s.salt, s.saltBefore); err != nil {
 		return nil, err
+	}
+	if options.Clocks != nil {
+		s.stamps = newStamper(options.Clocks, options.Interval)
 	}
 	if ring := k.ring(); ring != nil {
 		s.events = newEventTaker(ring, *options.Events, options.Interval, k)
@@ -175,6 +183,10 @@ func newSource(k kernel, options Options, napis []model.NAPI, napisErr error, cl
 			return nil, err
 		}
 	}
+	if err := s.compareClocks(ctx); err != nil {
+		s.stamps.close()
+		return nil, err
+	}
 	s.ticker = time.NewTicker(options.Interval)
 	return s, nil
 }
@@ -192,6 +204,9 @@ func (s *Source) Close() error {
 	}
 	if s.counters != nil {
 		err = errors.Join(err, s.counters.close())
+	}
+	if s.stamps != nil {
+		s.stamps.close()
 	}
 	return errors.Join(err, s.kernel.close())
 }
@@ -267,6 +282,9 @@ func (s *Source) Next(ctx context.Context) (model.Sample, error) {
 		return model.Sample{}, err
 	}
 	if err := s.sampleApps(&sample); err != nil {
+		return model.Sample{}, err
+	}
+	if err := s.compareClocks(ctx); err != nil {
 		return model.Sample{}, err
 	}
 	pollEvery := s.pollMask + 1

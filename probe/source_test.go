@@ -48,7 +48,7 @@ func newFixtureOn(t *testing.T, options Options, ring eventRing, napis ...model.
 		t.Fatal(err)
 	}
 	clock := func() (time.Duration, error) { return time.Since(f.start), nil }
-	f.Source, err = newSource(f.kernel, options, napis, nil, clock)
+	f.Source, err = newSource(t.Context(), f.kernel, options, napis, nil, clock)
 	if err != nil {
 		t.Fatal(err)
 	}

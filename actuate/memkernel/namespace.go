@@ -376,6 +376,9 @@ func (n *Namespace) DeviceConditions(link actuate.Link) (model.DeviceConditions,
 	return model.DeviceConditions{Netns: n.inode, Ifindex: d.link.Index, Ifname: d.link.Name, Coalescing: d.coalescing}, nil
 }
 
+// Stamping implements [actuate.Kernel]: no device has a clock.
+func (n *Namespace) Stamping(actuate.Link) (*model.Stamping, error) { return nil, nil }
+
 // IRQAffinity implements [actuate.Kernel]: every interrupt goes to CPU 0.
 func (n *Namespace) IRQAffinity(c *model.NAPIConditions) error {
 	if c.IRQ != nil {

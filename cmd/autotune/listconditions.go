@@ -48,7 +48,7 @@ func deviceConditions(c model.Conditions, ifindex int) model.DeviceConditions {
 // printConditions shows what competes with the settings for the same latency.
 func printConditions(w io.Writer, devices []actuate.Device, c model.Conditions) error {
 	fmt.Fprintln(w)
-	t := newTable(w, "DEVICE", "NIC", "SPEED", "ADAPTIVE-RX", "RX-USECS", "RX-FRAMES", "CQE-MODE-RX")
+	t := newTable(w, "DEVICE", "NIC", "SPEED", "ADAPTIVE-RX", "RX-USECS", "RX-FRAMES", "CQE-MODE-RX", "RX-STAMPS")
 	for _, d := range devices {
 		known := deviceConditions(c, d.Link.Index)
 		moderation := known.Coalescing
@@ -59,7 +59,7 @@ func printConditions(w io.Writer, devices []actuate.Device, c model.Conditions) 
 		if known.SpeedMbps != nil {
 			speed = fmt.Sprintf("%d Mbit/s", *known.SpeedMbps)
 		}
-		t.row(d.Link.Name, orDash(known.NIC), speed, onOff(moderation.AdaptiveRX), orDash(moderation.RXUsecs), orDash(moderation.RXFrames), onOff(moderation.CQEModeRX))
+		t.row(d.Link.Name, orDash(known.NIC), speed, onOff(moderation.AdaptiveRX), orDash(moderation.RXUsecs), orDash(moderation.RXFrames), onOff(moderation.CQEModeRX), stampingText(known.Stamping))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -69,6 +69,18 @@ func printConditions(w io.Writer, devices []actuate.Device, c model.Conditions) 
 	_, err := fmt.Fprintf(w, "limit on the exit latency of idle states: %s; on the kernel command line: %s\n",
 		limitText(c.CPUDMALatency), dashIfEmpty(textOf(c.IdleLimit)))
 	return err
+}
+
+// stampingText names a device's clock and which packets it stamps.
+func stampingText(s *model.Stamping) string {
+	if s == nil {
+		return "-"
+	}
+	filter := "?"
+	if s.Filter != nil {
+		filter = *s.Filter
+	}
+	return fmt.Sprintf("%s (ptp%d)", filter, s.Clock)
 }
 
 func onOff(v *bool) string {

@@ -44,10 +44,16 @@ type rateLine struct {
 	TimerFiresPerSecond *float64 `json:"timer_fires_per_s"`
 
 	// The server-side delay of requests; null where none was followed.
-	DelaySamples  *uint64        `json:"delay_samples"`
-	DelayP50      *time.Duration `json:"delay_p50_ns"`
-	DelayP99      *time.Duration `json:"delay_p99_ns"`
-	RingWaitP50   *time.Duration `json:"ring_wait_p50_ns"`
+	DelaySamples *uint64        `json:"delay_samples"`
+	DelayP50     *time.Duration `json:"delay_p50_ns"`
+	DelayP99     *time.Duration `json:"delay_p99_ns"`
+	RingWaitP50  *time.Duration `json:"ring_wait_p50_ns"`
+	// RingWaitSource is "polls", or "hardware" where the device's time stamps
+	// were used.
+	RingWaitSource *model.RingWaitSource `json:"ring_wait_source"`
+	// Stamps are null where the device stamps nothing, or its clock is not yet
+	// known.
+	Stamps        *model.Stamps  `json:"receive_stamps"`
 	SocketWaitP50 *time.Duration `json:"socket_wait_p50_ns"`
 
 	CPUPerPacket *time.Duration `json:"cpu_per_packet_ns"`
@@ -136,7 +142,7 @@ func (c *listCmd) checkLive() error {
 // are missing. The caller closes it.
 func openLive(ctx context.Context, std streams, host *actuate.Host, interval time.Duration, budget probeBudget) (*probe.Source, error) {
 	// Neither shows cycles.
-	source, err := probe.Open(ctx, probe.Options{Interval: interval, Inventory: host, Budget: float64(budget), NoCounters: true})
+	source, err := probe.Open(ctx, probe.Options{Interval: interval, Inventory: host, Clocks: host, Budget: float64(budget), NoCounters: true})
 	if err != nil {
 		return nil, openError(err)
 	}
@@ -269,6 +275,10 @@ func (l *rateLine) observe(q *model.QueueSample, span time.Duration) {
 		l.DelaySamples = &n
 	}
 	l.DelayP50, l.DelayP99 = quantileOf(q.Delay, 0.5), quantileOf(q.Delay, 0.99)
+	if source := q.RingWaitSource(); source != "" {
+		l.RingWaitSource = &source
+	}
+	l.Stamps = q.Stamps
 	l.RingWaitP50, l.SocketWaitP50 = quantileOf(q.RingWait, 0.5), quantileOf(q.SocketWait, 0.5)
 }
 

@@ -69,7 +69,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	}
 	// A policy that is tried on the trace later may ask who busy-polls.
 	source, err := probe.Open(ctx, probe.Options{
-		Interval: c.Interval, Inventory: host, SampleEvery: c.SampleEvery, Contexts: true, Budget: float64(c.ProbeBudget),
+		Interval: c.Interval, Inventory: host, Clocks: host, SampleEvery: c.SampleEvery, Contexts: true, Budget: float64(c.ProbeBudget),
 		Events: c.options(), EpollEvents: c.Events,
 		NoCounters: c.NoCounters,
 	})

@@ -111,6 +111,7 @@ func openSession(ctx context.Context, o sessionOptions) (s *session, err error) 
 	s.source, err = probe.Open(ctx, probe.Options{
 		Interval:  o.interval,
 		Inventory: s.host,
+		Clocks:    s.host,
 		Budget:    o.budget,
 		Contexts:  len(o.apps) == 0 && (o.contexts || mayBusyPoll(o.policy) || suspended(napis)),
 

@@ -15,6 +15,7 @@ func withHardware(devices []trace.Device, known model.Conditions) []trace.Device
 		d := deviceConditions(known, out[i].Ifindex)
 		out[i].Firmware, out[i].BusInfo, out[i].NIC, out[i].SpeedMbps = d.Firmware, d.BusInfo, d.NIC, d.SpeedMbps
 		out[i].Coalescing = tracedCoalescing(d.Coalescing)
+		out[i].Stamping = d.Stamping
 		napis := slices.Clone(out[i].NAPIs)
 		for j := range napis {
 			for _, n := range d.NAPIs {

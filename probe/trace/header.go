@@ -128,7 +128,9 @@ type Device struct {
 	// SpeedMbps is the link speed in Mbit/s.
 	SpeedMbps  *uint32     `json:"speed_mbps"`
 	Coalescing *Coalescing `json:"coalescing"`
-	NAPIs      []NAPI      `json:"napis"`
+	// Stamping is how the device stamps received packets; nil where it cannot.
+	Stamping *model.Stamping `json:"stamping"`
+	NAPIs    []NAPI          `json:"napis"`
 }
 
 // Coalescing is the device's interrupt coalescing (ethtool -c).

@@ -296,6 +296,11 @@ func oracleDecode(line []byte) (model.Sample, error) {
 			}
 			fill(sample.Suspension.Length.Counts[:], q.Length)
 		}
+		if q.has("stamps_used") {
+			sample.Stamps = &model.Stamps{
+				Used: q.numbers["stamps_used"], Absent: q.numbers["stamps_absent"], Refused: q.numbers["stamps_refused"],
+			}
+		}
 		fill(sample.Work[:], q.Work)
 		out.Queues = append(out.Queues, sample)
 	}

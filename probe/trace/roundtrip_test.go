@@ -99,7 +99,7 @@ func TestNoFieldIsEverLeftOut(t *testing.T) {
 		Queues: []model.QueueSample{{
 			Timer: &model.TimerCounts{}, ThreadTime: &zero, RingWait: &model.Histogram{}, SocketWait: &model.Histogram{},
 			Service: &model.Histogram{}, Delay: &model.Histogram{},
-			TimerSoftirq: &model.PollCounts{}, TimerThread: &model.PollCounts{}, Takeovers: &model.Takeovers{}, Suspension: &model.Suspension{},
+			TimerSoftirq: &model.PollCounts{}, TimerThread: &model.PollCounts{}, Takeovers: &model.Takeovers{}, Suspension: &model.Suspension{}, Stamps: &model.Stamps{},
 		}},
 		CPUs:    []model.CPUSample{{NetRX: &zero, NetRXIdle: &zero}},
 		Probe:   &model.ProbeSample{},

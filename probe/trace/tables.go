@@ -71,6 +71,7 @@ func queueTable() *table[model.QueueSample] {
 	timer := func(q *row) **model.TimerCounts { return &q.Timer }
 	takeovers := func(q *row) **model.Takeovers { return &q.Takeovers }
 	suspension := func(q *row) **model.Suspension { return &q.Suspension }
+	stamps := func(q *row) **model.Stamps { return &q.Stamps }
 	columns = append(columns,
 		part("timer_arms", timer, func(t *model.TimerCounts) *uint64 { return &t.Arms }),
 		part("timer_fires", timer, func(t *model.TimerCounts) *uint64 { return &t.Fires }),
@@ -113,6 +114,9 @@ func queueTable() *table[model.QueueSample] {
 		maybeHistogram("socket_wait", func(q *row) **model.Histogram { return &q.SocketWait }),
 		maybeHistogram("service", func(q *row) **model.Histogram { return &q.Service }),
 		maybeHistogram("delay", func(q *row) **model.Histogram { return &q.Delay }),
+		part("stamps_used", stamps, func(s *model.Stamps) *uint64 { return &s.Used }),
+		part("stamps_absent", stamps, func(s *model.Stamps) *uint64 { return &s.Absent }),
+		part("stamps_refused", stamps, func(s *model.Stamps) *uint64 { return &s.Refused }),
 	)
 	return newTable(columns...)
 }
