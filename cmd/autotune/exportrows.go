@@ -71,6 +71,7 @@ type queueRow struct {
 	RingCount   *uint64 `parquet:"ring_wait_count,optional"`
 	RingP50     *int64  `parquet:"ring_wait_p50_ns,optional"`
 	RingP99     *int64  `parquet:"ring_wait_p99_ns,optional"`
+	RingSource  *string `parquet:"ring_wait_source,optional"`
 	SocketCount *uint64 `parquet:"socket_wait_count,optional"`
 	SocketP50   *int64  `parquet:"socket_wait_p50_ns,optional"`
 	SocketP99   *int64  `parquet:"socket_wait_p99_ns,optional"`
@@ -238,6 +239,9 @@ func (row *queueRow) observe(q *model.QueueSample) {
 	row.SoftirqTime, row.ThreadTime = nanoseconds(q.SoftirqTime), nanoseconds(q.ThreadTime)
 	row.SampleEvery = &q.SampleEvery
 	row.RingCount, row.RingP50, row.RingP99 = countOf(q.RingWait), quantileNs(q.RingWait, 0.5), quantileNs(q.RingWait, 0.99)
+	if source := string(q.RingWaitSource()); source != "" {
+		row.RingSource = &source
+	}
 	row.SocketCount, row.SocketP50, row.SocketP99 = countOf(q.SocketWait), quantileNs(q.SocketWait, 0.5), quantileNs(q.SocketWait, 0.99)
 	row.ServeCount, row.ServeP50, row.ServeP99 = countOf(q.Service), quantileNs(q.Service, 0.5), quantileNs(q.Service, 0.99)
 	row.DelayCount, row.DelayP50, row.DelayP99 = countOf(q.Delay), quantileNs(q.Delay, 0.5), quantileNs(q.Delay, 0.99)

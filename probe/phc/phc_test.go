@@ -1,6 +1,7 @@
 package phc
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -166,7 +167,7 @@ func TestTheShortestComparisonIsUsed(t *testing.T) {
 			o := unix.PtpSysOffsetExtended{Samples: test.count}
 			copy(o.Ts[:], test.samples)
 			got, err := bestExtended(&o)
-			if err != test.err {
+			if !errors.Is(err, test.err) {
 				t.Fatalf("error %v, want %v", err, test.err)
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(comparison{})); diff != "" {
@@ -192,7 +193,7 @@ func TestReadingsAreOnCLOCK_MONOTONIC(t *testing.T) {
 	})
 	t.Run("unless CLOCK_REALTIME was set meanwhile", func(t *testing.T) {
 		after := betweenReadings(101*time.Second, 1001*time.Second+1_000_000, 101*time.Second+200)
-		if got, err := c.reading(before, after); err != ErrClockSet {
+		if got, err := c.reading(before, after); !errors.Is(err, ErrClockSet) {
 			t.Errorf("%+v, error %v", got, err)
 		}
 	})
@@ -230,7 +231,9 @@ func FuzzBestExtended(f *testing.F) {
 		tracker.Add(r)
 		tracker.Add(Reading{PHC: r.PHC + 1e9, Monotonic: r.Monotonic + 1e9, Error: r.Error})
 		if clock, ok := tracker.Clock(time.Second); ok {
-			clock.At(r.PHC)
+			if at, ok := clock.At(r.PHC + 1e9); ok && at != clock.Monotonic {
+				t.Errorf("%+v shows %v at its own reading", clock, at)
+			}
 		}
 	})
 }
