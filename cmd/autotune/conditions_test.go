@@ -28,7 +28,7 @@ func TestConditionsOfATraceAreThoseOfTheHost(t *testing.T) {
 		{"one that tells nothing", model.Conditions{}, trace.Conditions{Devices: devices, CPUs: []trace.CPU{}}},
 		{"a server", model.Conditions{
 			Devices: []model.DeviceConditions{{
-				Ifindex: 7, Firmware: ptr("1.2"), SpeedMbps: ptr(uint32(25000)), Coalescing: &model.Coalescing{AdaptiveRX: ptr(true)},
+				Ifindex: 7, Firmware: ptr("1.2"), SpeedMbps: ptr(uint32(25000)), Coalescing: &model.Coalescing{AdaptiveRX: ptr(true)}, Stamping: &model.Stamping{Clock: 1},
 				NAPIs: []model.NAPIConditions{{Queue: queue(0), IRQ: &irq, IRQAffinity: ptr("0-3"), IRQEffective: ptr("2")}, {Queue: queue(1)}},
 			}},
 			CPUs: []model.CPUConditions{
@@ -42,7 +42,7 @@ func TestConditionsOfATraceAreThoseOfTheHost(t *testing.T) {
 		}, trace.Conditions{
 			Devices: []trace.Device{
 				{
-					Ifindex: 7, Ifname: "eth7", Firmware: ptr("1.2"), SpeedMbps: ptr(uint32(25000)), Coalescing: &trace.Coalescing{AdaptiveRX: ptr(true)},
+					Ifindex: 7, Ifname: "eth7", Firmware: ptr("1.2"), SpeedMbps: ptr(uint32(25000)), Coalescing: &trace.Coalescing{AdaptiveRX: ptr(true)}, Stamping: &model.Stamping{Clock: 1},
 					NAPIs: []trace.NAPI{{Queue: queue(0), NAPIID: 8193, IRQ: &irq, IRQAffinity: ptr("0-3")}, {Queue: queue(1), NAPIID: 8194}},
 				},
 				{Ifindex: 8, Ifname: "eth8", NAPIs: []trace.NAPI{}},

@@ -10,11 +10,11 @@ import (
 )
 
 func TestConditionsForPeople(t *testing.T) {
-	usecs, on, speed, governor, limit := uint32(8), true, uint32(100000), "powersave", 20*time.Microsecond
+	usecs, on, speed, governor, limit, all := uint32(8), true, uint32(100000), "powersave", 20*time.Microsecond, "all"
 	states := []model.IdleState{{Name: "POLL"}, {Name: "C1", Latency: 2 * time.Microsecond}, {Name: "C6", Latency: 133 * time.Microsecond}}
 	disabled := []model.IdleState{{Name: "POLL"}, {Name: "C1", Latency: 2 * time.Microsecond, Disabled: true}}
 	c := model.Conditions{
-		Devices: []model.DeviceConditions{{Ifindex: 2, SpeedMbps: &speed, Coalescing: &model.Coalescing{RXUsecs: &usecs, AdaptiveRX: &on}}},
+		Devices: []model.DeviceConditions{{Ifindex: 2, SpeedMbps: &speed, Coalescing: &model.Coalescing{RXUsecs: &usecs, AdaptiveRX: &on}, Stamping: &model.Stamping{Clock: 1, Filter: &all}}},
 		CPUs: []model.CPUConditions{
 			{CPU: 0, Governor: &governor, IdleStates: states, ResumeLatency: &limit}, {CPU: 1, Governor: &governor, IdleStates: states},
 			{CPU: 2, Governor: &governor, IdleStates: disabled},
@@ -28,7 +28,7 @@ func TestConditionsForPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"eth0    -    100000 Mbit/s  on           8         -          -", "veth0   -    -              -            -         -          -",
+		"eth0    -    100000 Mbit/s  on           8         -          -            all (ptp1)", "veth0   -    -              -            -         -          -            -",
 		"frequency governor: powersave (3 CPUs)",
 		"deepest idle state: C1, 2µs to leave (1 CPU); C6, 133µs to leave (1 CPU); POLL, 0s to leave (1 CPU) (driver -, governor -)",
 		"limit on the exit latency of idle states: none; on the kernel command line: -",
