@@ -15,6 +15,10 @@
 // way of observing something does not work, a substitute is attached; what that
 // does not see is named by [Source.Missing] as well.
 //
+// Where [Options] names hardware clocks, the source compares them with the host's
+// once per window (package phc), so that the programs can read time stamps of
+// packets.
+//
 // [Check] tries the same programs for a report to people.
 //
 // The package may import model, bpf, github.com/cilium/ebpf and

@@ -13,8 +13,10 @@ type Device struct {
 	defaults actuate.Defaults
 	// coalescing is nil where the driver reports none.
 	coalescing *model.Coalescing
-	tx         int
-	instances  []*instance
+	// stamping is nil where the device has no clock.
+	stamping  *model.Stamping
+	tx        int
+	instances []*instance
 }
 
 // Driver says how a device's NAPI instances behave.
@@ -91,6 +93,13 @@ func (d *Device) writeSysfs(v actuate.Defaults) {
 	for _, i := range d.instances {
 		i.settings.DeferHardIRQs, i.settings.GROFlushTimeout = v.DeferHardIRQs, v.GROFlushTimeout
 	}
+}
+
+// SetStamping gives the device a clock, and says which packets it stamps.
+func (d *Device) SetStamping(s *model.Stamping) {
+	d.ns.system.mu.Lock()
+	defer d.ns.system.mu.Unlock()
+	d.stamping = s
 }
 
 // SetCoalescing changes the interrupt moderation; nil is a driver without.

@@ -373,11 +373,19 @@ func (n *Namespace) DeviceConditions(link actuate.Link) (model.DeviceConditions,
 	if err != nil {
 		return model.DeviceConditions{}, err
 	}
-	return model.DeviceConditions{Netns: n.inode, Ifindex: d.link.Index, Ifname: d.link.Name, Coalescing: d.coalescing}, nil
+	return model.DeviceConditions{Netns: n.inode, Ifindex: d.link.Index, Ifname: d.link.Name, Coalescing: d.coalescing, Stamping: d.stamping}, nil
 }
 
-// Stamping implements [actuate.Kernel]: no device has a clock.
-func (n *Namespace) Stamping(actuate.Link) (*model.Stamping, error) { return nil, nil }
+// Stamping implements [actuate.Kernel].
+func (n *Namespace) Stamping(link actuate.Link) (*model.Stamping, error) {
+	n.system.mu.Lock()
+	defer n.system.mu.Unlock()
+	d, err := n.device(link.Index)
+	if err != nil {
+		return nil, err
+	}
+	return d.stamping, nil
+}
 
 // IRQAffinity implements [actuate.Kernel]: every interrupt goes to CPU 0.
 func (n *Namespace) IRQAffinity(c *model.NAPIConditions) error {

@@ -9,8 +9,8 @@ import (
 )
 
 // Differences says in what two recordings do not compare: idle states and their
-// limits, frequency governors, and interrupt moderation of the devices that
-// both have, by name. What one of them does not know is no difference. It is
+// limits, frequency governors, and interrupt moderation and receive time stamps
+// of the devices that both have, by name. What one of them does not know is no difference. It is
 // empty where they compare.
 func (c Conditions) Differences(o Conditions) []string {
 	var out []string
@@ -28,7 +28,13 @@ func (c Conditions) Differences(o Conditions) []string {
 	out = append(out, cpuDifferences(c.CPUs, o.CPUs)...)
 	for _, d := range c.Devices {
 		i := slices.IndexFunc(o.Devices, func(e Device) bool { return e.Ifname == d.Ifname })
-		if i < 0 || d.Coalescing == nil || o.Devices[i].Coalescing == nil {
+		if i < 0 {
+			continue
+		}
+		if a, b := d.Stamping, o.Devices[i].Stamping; a != nil && b != nil {
+			text("receive time stamps of "+d.Ifname, a.Filter, b.Filter)
+		}
+		if d.Coalescing == nil || o.Devices[i].Coalescing == nil {
 			continue
 		}
 		if fields := d.Coalescing.differences(o.Devices[i].Coalescing); len(fields) > 0 {

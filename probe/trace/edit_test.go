@@ -345,3 +345,26 @@ func TestAnAnonymousTraceNamesNobody(t *testing.T) {
 		t.Error("queues are not the same throughout")
 	}
 }
+
+func TestTimeStampsAreADifferenceWhereBothAreKnown(t *testing.T) {
+	none, all := "none", "all"
+	with := func(s *model.Stamping) Conditions {
+		return Conditions{Devices: []Device{{Ifname: "eth0", Stamping: s}}}
+	}
+	for _, test := range []struct {
+		name string
+		a, b *model.Stamping
+		want []string
+	}{
+		{"off and on", &model.Stamping{Filter: &none}, &model.Stamping{Filter: &all}, []string{"receive time stamps of eth0 none and all"}},
+		{"the same", &model.Stamping{Filter: &all}, &model.Stamping{Clock: 3, Filter: &all}, nil},
+		{"not told by a driver", &model.Stamping{}, &model.Stamping{Filter: &all}, nil},
+		{"no clock", nil, &model.Stamping{Filter: &all}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, with(test.a).Differences(with(test.b))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
