@@ -40,9 +40,9 @@ static __always_inline struct socket_state *followed(const struct sock *sk)
 	return state;
 }
 
-/* data_ready takes note of data that a socket can be read for from now on, with a
- * packet; NULL where that is in the socket's queue already. */
-static __always_inline int data_ready(const struct sock *sk, const struct sk_buff *skb)
+/* data_ready takes note of data that a socket can be read for from now on, and
+ * where asked for of the time stamp of the packet that it came with. */
+static __always_inline int data_ready(const struct sock *sk, bool stamped)
 {
 	struct socket_state *socket, fresh = {};
 	struct napi_state *napi;
@@ -105,9 +105,9 @@ static __always_inline int data_ready(const struct sock *sk, const struct sk_buf
 		if (spread)
 			gap = part_of(gap, draw(&cpu->random));
 	}
-	in_use = clocks_in_use;
+	in_use = stamped ? clocks_in_use : 0;
 	if (unlikely(in_use))
-		gap = stamped_wait(sk, skb, napi->slot * 2 + in_use - 1, now, gap);
+		gap = stamped_wait(sk, napi->slot * 2 + in_use - 1, now, gap);
 
 	if (socket) {
 		socket->ready_ring = gap;
@@ -193,7 +193,7 @@ static __always_inline int sent(const struct sock *sk, int ret)
 TRACEPOINT("sk_data_ready")
 int BPF_PROG(sk_data_ready, const struct sock *sk)
 {
-	return data_ready(sk, NULL);
+	return data_ready(sk, true);
 }
 
 TRACEPOINT("sock_recv_length")
@@ -218,7 +218,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 SEC("fentry/sock_def_readable")
 int BPF_PROG(sock_def_readable, struct sock *sk)
 {
-	return data_ready(sk, NULL);
+	return data_ready(sk, false);
 }
 
 SEC("fexit/inet_recvmsg")
@@ -271,7 +271,7 @@ int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	if (payload(READ(skb, data), READ(skb, len)) <= 0)
 		return 0;
-	return data_ready(sk, skb);
+	return data_ready(sk, false);
 }
 
 /* Whenever data has been copied to an application, even if it only peeks. */
