@@ -147,7 +147,7 @@ func (c *clientLoop) round() error {
 	now := c.notice()
 	for c.due <= now {
 		c.enqueue(c.due)
-		c.due += time.Duration(c.random.ExpFloat64() / c.phase.Rate * float64(time.Second))
+		c.due += c.phase.gap(c.random)
 	}
 	for c.phase.Closed && !c.stopping && c.queued < min(c.idles, sendsPerRound) {
 		c.enqueue(now)
@@ -312,9 +312,8 @@ func (c *clientLoop) do(cmd command) error {
 		return nil
 	}
 	phase := *cmd.Phase
-	if phase.Rate < 0 || phase.Rate > 1e7 || phase.Settle < 0 {
-		return fmt.Errorf("phase %q: rate %v is not in 0 to 10,000,000 requests per second, or its settle time %v is negative",
-			phase.Name, phase.Rate, phase.Settle)
+	if err := phase.check(); err != nil {
+		return err
 	}
 	if phase.Fresh {
 		c.interval.Dropped += uint64(c.queued)
@@ -332,7 +331,7 @@ func (c *clientLoop) do(cmd command) error {
 	}
 	c.due = never
 	if phase.Rate > 0 && !phase.Closed {
-		c.due = now + time.Duration(c.random.ExpFloat64()/phase.Rate*float64(time.Second))
+		c.due = now + phase.gap(c.random)
 	}
 	return c.send(message[ClientInterval, ClientTotals]{Phase: &phaseStarted{Name: phase.Name, At: now}})
 }

@@ -87,6 +87,11 @@ type Phase struct {
 	// from when it is sent. Delays then tell nothing about a server that is
 	// offered a load; it is for comparing settings of one that is always busy.
 	Closed bool `json:"closed"`
+	// Burst makes requests come in bursts of so many on the average, and nothing
+	// in between; at most 1 means that they come at random. BurstRate is in
+	// requests per second within a burst, and Rate stays that of the phase.
+	Burst     float64 `json:"burst_requests"`
+	BurstRate float64 `json:"burst_requests_per_s"`
 	// Settle is how long the phase's intervals are marked as settling.
 	Settle time.Duration `json:"settle_ns"`
 	// Fresh drops the requests that still wait for a connection, so that an
