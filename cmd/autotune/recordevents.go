@@ -11,19 +11,19 @@ import (
 
 // eventFlags say when single events are recorded.
 type eventFlags struct {
-	Events       bool          `help:"Record single polls, returns of epoll_wait and requests as well, in some of the windows. The epoll part slows every system call of the host a little."`
-	EventsWindow time.Duration `help:"How long events are recorded at a time, rounded up to whole windows." name:"events-window" default:"1s"`
-	EventsEvery  time.Duration `help:"From the beginning of one such time to that of the next; no more than --events-window records them all the time." name:"events-every" default:"10s"`
+	Events       bool           `help:"Record single polls, returns of epoll_wait and requests as well, in some of the windows. The epoll part slows every system call of the host a little."`
+	EventsWindow *time.Duration `help:"How long events are recorded at a time, rounded up to whole windows (1s)." name:"events-window" placeholder:"TIME"`
+	EventsEvery  *time.Duration `help:"From the beginning of one such time to that of the next (10s); no more than --events-window records them all the time." name:"events-every" placeholder:"TIME"`
 }
 
 func (f eventFlags) check() error {
 	switch {
-	case f.EventsWindow <= 0:
-		return fmt.Errorf("--events-window %v: above 0", f.EventsWindow)
-	case f.EventsEvery <= 0:
-		return fmt.Errorf("--events-every %v: above 0", f.EventsEvery)
-	case !f.Events && (f.EventsWindow != defaultEventsWindow || f.EventsEvery != defaultEventsEvery):
+	case !f.Events && (f.EventsWindow != nil || f.EventsEvery != nil):
 		return errors.New("--events-window and --events-every are about --events, which is missing")
+	case f.EventsWindow != nil && *f.EventsWindow <= 0:
+		return fmt.Errorf("--events-window %v: above 0", *f.EventsWindow)
+	case f.EventsEvery != nil && *f.EventsEvery <= 0:
+		return fmt.Errorf("--events-every %v: above 0", *f.EventsEvery)
 	}
 	return nil
 }
@@ -39,7 +39,14 @@ func (f eventFlags) options() *probe.EventOptions {
 	if !f.Events {
 		return nil
 	}
-	return &probe.EventOptions{Window: f.EventsWindow, Every: f.EventsEvery}
+	o := &probe.EventOptions{Window: defaultEventsWindow, Every: defaultEventsEvery}
+	if f.EventsWindow != nil {
+		o.Window = *f.EventsWindow
+	}
+	if f.EventsEvery != nil {
+		o.Every = *f.EventsEvery
+	}
+	return o
 }
 
 // recordedEvents counts what was recorded one by one.

@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"autotune/model"
+	"autotune/probe"
 	"autotune/probe/trace"
 )
 
@@ -134,11 +137,19 @@ func polledOneByOne(events []model.Events, queue model.Queue) (polls, packets ui
 }
 
 func TestEventFlagsBecomeWindows(t *testing.T) {
-	if o := (eventFlags{EventsWindow: time.Second, EventsEvery: time.Minute}).options(); o != nil {
-		t.Errorf("without --events: %+v", o)
-	}
-	o := eventFlags{Events: true, EventsWindow: time.Second, EventsEvery: time.Minute}.options()
-	if o == nil || o.Window != time.Second || o.Every != time.Minute {
-		t.Errorf("options %+v", o)
+	window, every := 3*time.Second, time.Minute
+	for name, c := range map[string]struct {
+		flags eventFlags
+		want  *probe.EventOptions
+	}{
+		"no events":   {eventFlags{}, nil},
+		"as usual":    {eventFlags{Events: true}, &probe.EventOptions{Window: time.Second, Every: 10 * time.Second}},
+		"as asked":    {eventFlags{Events: true, EventsWindow: &window, EventsEvery: &every}, &probe.EventOptions{Window: window, Every: every}},
+		"in part":     {eventFlags{Events: true, EventsEvery: &every}, &probe.EventOptions{Window: time.Second, Every: every}},
+		"of no event": {eventFlags{EventsWindow: &window}, nil},
+	} {
+		if diff := cmp.Diff(c.want, c.flags.options()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
