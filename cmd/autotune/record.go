@@ -25,6 +25,7 @@ type recordCmd struct {
 	ProbeBudget probeBudget   `help:"Share of a CPU that the probes may take before they sample less, 1% by default; none: no limit." name:"probe-budget" placeholder:"PERCENT"`
 	NoCounters  bool          `help:"Leave the hardware's counters of cycles and instructions to other profilers." name:"no-counters"`
 	JSON        bool          `help:"One object per line." name:"json"`
+	detailFlag
 	eventFlags
 	rotationFlags
 }
@@ -81,6 +82,7 @@ func (c *recordCmd) Run(ctx context.Context, std streams) (err error) {
 	if err != nil {
 		return err
 	}
+	header.Histograms = c.detail()
 	writer, err := c.create(header, std)
 	if err != nil {
 		return err

@@ -350,7 +350,7 @@ func TestWrongUseOfTracesSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"not a trace", []string{"replay", text, "--policy", "aimd"}, []string{text, "not an autotune trace"}},
 		{"an empty file", []string{"replay", empty, "--verify"}, []string{empty, "empty"}},
 		{"a directory", []string{"replay", dir, "--policy", "aimd"}, []string{dir, "directory"}},
-		{"another schema version", []string{"replay", newer, "--policy", "aimd"}, []string{newer, "version 3", "newer autotune"}},
+		{"another schema version", []string{"replay", newer, "--policy", "aimd"}, []string{newer, "version 4", "newer autotune"}},
 		{"one bad file of two", []string{"replay", ran, text}, []string{text}},
 		{"verify without a run", []string{"replay", recording, "--verify"}, []string{recording, "no run", "--policy"}},
 		{"a recording without a policy", []string{"replay", recording}, []string{recording, "--policy"}},
@@ -368,6 +368,9 @@ func TestWrongUseOfTracesSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"events of no time", []string{"record", "lo", "-o", dir + "/x", "--events", "--events-window", "0s"}, []string{"--events-window"}},
 		{"events never", []string{"record", "lo", "-o", dir + "/x", "--events", "--events-every", "-1s"}, []string{"--events-every"}},
 		{"windows of no events", []string{"record", "lo", "-o", dir + "/x", "--events-every", "1s"}, []string{"--events"}},
+		{"windows of no events, as long as usual", []string{"record", "lo", "-o", dir + "/x", "--events-window", "1s"}, []string{"--events"}},
+		{"histograms of another kind", []string{"record", "lo", "-o", dir + "/x", "--histograms", "coarse"}, []string{"--histograms", "rounded", "exact"}},
+		{"histograms of no trace", []string{"run", "lo", "--histograms", "exact"}, []string{"--histograms", "--trace"}},
 		{"interval of a list", []string{"list", "--interval", "2s"}, []string{"--live"}},
 		{"live list too often", []string{"list", "--live", "--interval", "1ms"}, []string{"--interval", "10ms"}},
 	} {
@@ -422,7 +425,7 @@ func writeNewerTrace(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	defer encoder.Close()
-	newer := strings.ReplaceAll(string(lines), `"schema_version":2`, `"schema_version":3`)
+	newer := strings.ReplaceAll(string(lines), `"schema_version":3`, `"schema_version":4`)
 	writeText(t, to, string(encoder.EncodeAll([]byte(newer), nil)))
 }
 

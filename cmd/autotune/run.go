@@ -37,6 +37,7 @@ type runCmd struct {
 	Keep        bool          `help:"At the end leave the last setting that held, instead of the originals."`
 	Placement   placeMode     `help:"Where packets are polled and read: observe says what should move, align moves it (threads, interrupts; packet steering off)." enum:",observe,align" default:"" placeholder:"observe|align"`
 	Trace       string        `help:"Write all that is seen, written and decided to this file, which must not exist." type:"path" placeholder:"FILE"`
+	detailFlag
 	rotationFlags
 	State       string        `help:"Directory of the originals and the journal." placeholder:"DIR"`
 	MaxFlush    time.Duration `help:"Hard upper bound of gro-flush-timeout." default:"10ms"`
@@ -107,6 +108,8 @@ func (c *runCmd) check() (model.Policy, error) {
 		return nil, usageError(errors.New("--keep needs --apply: without it there is nothing to leave"))
 	case c.Placement == placeAlign && !c.Apply:
 		return nil, usageError(errors.New("--placement align needs --apply; --placement observe says what it would move"))
+	case c.Trace == "" && c.Histograms != nil:
+		return nil, usageError(errors.New("--histograms is about a trace: name its file with --trace"))
 	case c.rotationFlags.check(c.Trace) != nil:
 		return nil, usageError(c.rotationFlags.check(c.Trace))
 	}
@@ -181,6 +184,7 @@ func (c *runCmd) run(ctx context.Context, decide model.Policy, std streams) (err
 		contexts:  c.Placement != placeOff,
 		trace:     c.Trace,
 		rotation:  c.rotation(),
+		detail:    c.detail(),
 		warn:      std.err,
 	})
 	if err != nil {

@@ -27,8 +27,24 @@ type runTrace struct {
 	events func() []model.Events
 }
 
-// newRunTrace returns the trace of a source, which is being written by w.
+// detailFlag says how exact the histograms of a trace are.
+type detailFlag struct {
+	Histograms *trace.Detail `help:"How exact histograms are in the trace, and then for what decides: rounded (the default: three significant bits, sums unchanged, less than half the size) or exact." placeholder:"rounded|exact"`
+}
+
+func (f detailFlag) detail() trace.Detail {
+	if f.Histograms == nil {
+		return trace.DetailRounded
+	}
+	return *f.Histograms
+}
+
+// newRunTrace returns the trace of a source, which is being written by w. What it
+// yields is what it records.
 func newRunTrace(path string, w traceWriter, header trace.Header, source trace.Source, report func(error)) *runTrace {
+	if header.Histograms == trace.DetailRounded {
+		source = trace.NewRounding(source)
+	}
 	return &runTrace{
 		path: path, writer: w, tee: trace.NewTee(source, w, report),
 		watch: conditionsWatch{last: header.Conditions, at: header.StartedAt},

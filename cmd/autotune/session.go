@@ -54,7 +54,9 @@ type sessionOptions struct {
 	trace string
 	// rotation says when the trace goes on in another file.
 	rotation trace.Rotation
-	warn     io.Writer
+	// detail is that of the histograms in the trace, and of what decides then.
+	detail trace.Detail
+	warn   io.Writer
 }
 
 // session is the loop with its two live ends: probes in front, the actuator
@@ -166,6 +168,7 @@ func (s *session) openTrace(o sessionOptions, napis []model.NAPI, options *tuner
 	if err != nil {
 		return err
 	}
+	header.Histograms = o.detail
 	if header.Run, err = tracedRun(*options, s.host.Originals()); err != nil {
 		return err
 	}

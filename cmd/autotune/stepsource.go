@@ -28,11 +28,11 @@ type readStep struct {
 	err  error
 }
 
-// How many steps are read before they are asked for: fewer with single events,
-// which may be megabytes of each.
+// How many steps are read before they are asked for: fewer with single events, of
+// which each may have tens of megabytes.
 const (
 	readAhead       = 32
-	readEventsAhead = 4
+	readEventsAhead = 1
 )
 
 // newStepSource begins to read, with single events or without. The source must be

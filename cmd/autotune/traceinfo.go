@@ -29,6 +29,7 @@ type traceInfo struct {
 	Machine       string        `json:"machine"`
 	Started       *time.Time    `json:"started_wall"`
 	Interval      time.Duration `json:"interval_ns"`
+	Histograms    trace.Detail  `json:"histograms"`
 	// Begin and End are since boot; null without samples.
 	Begin *time.Duration `json:"begin_ns"`
 	End   *time.Duration `json:"end_ns"`
@@ -119,7 +120,7 @@ func infoOf(path string, r *trace.Reader, s trace.Summary) traceInfo {
 	h := s.Header
 	info := traceInfo{
 		Kind: "trace_info", File: path, SchemaVersion: r.SchemaVersion(), Version: h.AutotuneVersion,
-		Host: h.Host, Linux: h.Kernel, Machine: h.Machine, Started: h.StartedWall, Interval: h.Interval,
+		Host: h.Host, Linux: h.Kernel, Machine: h.Machine, Started: h.StartedWall, Interval: h.Interval, Histograms: h.Histograms,
 		Span: s.Span, Samples: s.Stats.Samples, Applies: s.Applies, Entries: s.Entries, Changes: s.Conditions,
 		Frames: s.Stats.Frames, TextBytes: s.Stats.Bytes, LostEvents: s.LostEvents, Processes: s.Processes,
 		Queues: []traceInfoQueue{}, Probes: h.Probes, Conditions: h.Conditions,
@@ -170,7 +171,7 @@ func tracedIfnames(h trace.Header) map[tracedDevice]string {
 func (i traceInfo) write(w io.Writer) error {
 	head := replayHead{File: i.File, Host: i.Host, Kernel: i.Linux, Started: i.Started, Recorded: i.Policy, Applied: i.Applied}
 	fmt.Fprintln(w, head)
-	fmt.Fprintf(w, "  format version %d, written by autotune %s, %s of text in %s\n", i.SchemaVersion, i.Version, byteText(i.TextBytes), model.Count(i.Frames, "frame"))
+	fmt.Fprintf(w, "  format version %d, written by autotune %s, %s of text in %s, histograms %v\n", i.SchemaVersion, i.Version, byteText(i.TextBytes), model.Count(i.Frames, "frame"), i.Histograms)
 	if i.Part != nil {
 		fmt.Fprintf(w, "  part %d of recording %s, after %s\n", i.Part.Number, i.Part.Recording, model.Count(i.Part.Samples, "sample"))
 	}

@@ -155,6 +155,7 @@ func testTraceHeader() trace.Header {
 	wall := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	return trace.Header{
 		Host: "server-1", Kernel: "6.18.0", StartedAt: 90 * time.Minute, StartedWall: &wall, Interval: 100 * time.Millisecond,
+		Histograms: trace.DetailRounded,
 		Conditions: trace.Conditions{Devices: []trace.Device{{
 			Netns: 4026532000, Ifindex: 2, Ifname: "eth7",
 			NAPIs: []trace.NAPI{{Queue: model.Queue{Netns: 4026532000, Ifindex: 2}, CPUs: []int{0}}},

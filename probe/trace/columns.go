@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"time"
@@ -19,8 +20,10 @@ type column[T any] struct {
 	// required columns have no null and cannot be absent. The others are not
 	// known where they are, as in a trace from before they existed.
 	required bool
-	// packed columns are of histograms. They are the last ones of a table.
-	packed bool
+	// counts and fill are set in columns of histograms, which are the last ones of
+	// a table: counts returns those of a row, nil where they are not known, and
+	// fill those that are to be read, all 0.
+	counts, fill func(*T) []uint64
 }
 
 // maxRows bounds the rows of a table, which cost much more memory than their
@@ -30,17 +33,26 @@ const maxRows = 1 << 14
 // table is the form of a list of rows.
 type table[T any] struct {
 	columns []column[T]
-	index   map[string]int
+	index   map[string]columnForm
 	// packed is the first column of histograms.
 	packed int
 }
 
+// columnForm is a column, and the form that its histograms have.
+type columnForm struct {
+	column int
+	form   countsForm
+}
+
 func newTable[T any](columns ...column[T]) *table[T] {
-	t := &table[T]{columns: columns, index: make(map[string]int, len(columns)), packed: len(columns)}
+	t := &table[T]{columns: columns, index: make(map[string]columnForm, len(columns)), packed: len(columns)}
 	for i, c := range columns {
-		t.index[c.name] = i
-		if c.packed {
+		t.index[c.name] = columnForm{column: i}
+		if c.counts != nil {
 			t.packed = min(t.packed, i)
+			for form, suffix := range countsSuffixes {
+				t.index[c.name+suffix] = columnForm{i, countsForm(form)}
+			}
 		}
 	}
 	return t
@@ -56,15 +68,22 @@ func (t *table[T]) append(b []byte, rows []T, histograms *stretch) []byte {
 		if i == t.packed {
 			histograms.begin = len(b)
 		}
+		c := &t.columns[i]
 		b = append(b, "{,"[min(i, 1)], '"')
-		b = append(b, t.columns[i].name...)
-		b = append(b, `":`...)
-		if len(rows) == 0 {
-			b = append(b, '[')
+		b = append(b, c.name...)
+		if c.counts != nil {
+			form := formOf(rows, c.counts)
+			b = append(b, countsSuffixes[form]...)
+			b = append(b, `":`...)
+			b = form.append(b, len(rows), func(row int) []uint64 { return c.counts(&rows[row]) })
+			continue
 		}
+		b = append(b, `":[`...)
 		for j := range rows {
-			b = append(b, "[,"[min(j, 1)])
-			b = t.columns[i].write(b, &rows[j])
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = c.write(b, &rows[j])
 		}
 		b = append(b, ']')
 	}
@@ -89,23 +108,21 @@ func (t *table[T]) read(d *decoder, hint int) []T {
 		if !ok {
 			break
 		}
-		i, known := t.index[string(key)]
-		if !known {
+		known, ok := t.index[string(key)]
+		if !ok {
 			s.skip()
 			continue
 		}
+		i := known.column
 		if seen[i] {
 			s.fail("column %q is there twice", t.columns[i].name)
 			return nil
 		}
 		seen[i] = true
-		if !s.open('[') {
-			return nil
-		}
 		// The first column says how many rows there are.
 		n, grows := 0, !begun
 		begun = true
-		for begin := true; s.more(begin, ']'); begin = false {
+		next := func() *T {
 			switch {
 			case n < len(rows):
 			case !grows:
@@ -117,10 +134,13 @@ func (t *table[T]) read(d *decoder, hint int) []T {
 			default:
 				rows = append(rows, *new(T))
 			}
-			if t.columns[i].required || !s.null() {
-				t.columns[i].read(d, &rows[n])
-			}
 			n++
+			return &rows[n-1]
+		}
+		if known.form == countsExact {
+			readArray(d, &t.columns[i], next)
+		} else {
+			readRounded(d, &t.columns[i], known.form, next)
 		}
 		if n < len(rows) && s.err == nil {
 			s.fail("column %q has %d values, the first has %d", t.columns[i].name, n, len(rows))
@@ -134,6 +154,47 @@ func (t *table[T]) read(d *decoder, hint int) []T {
 		}
 	}
 	return rows
+}
+
+// readArray reads a column's values into the rows that next returns, which is nil
+// where there are too many.
+func readArray[T any](d *decoder, c *column[T], next func() *T) {
+	s := &d.scan
+	if !s.open('[') {
+		return
+	}
+	for first := true; s.more(first, ']'); first = false {
+		row := next()
+		switch {
+		case row == nil:
+			return
+		case !c.required && s.null():
+		case c.fill != nil:
+			d.counts(c.fill(row))
+		default:
+			c.read(d, row)
+		}
+	}
+}
+
+// readRounded reads a column of rounded histograms.
+func readRounded[T any](d *decoder, c *column[T], form countsForm, next func() *T) {
+	s := &d.scan
+	raw, escaped, ok := s.rawString()
+	if escaped {
+		s.fail("packed counts with an escape")
+	}
+	for more := ok && !escaped; more; {
+		var text []byte
+		text, raw, more = bytes.Cut(raw, []byte{countsSeparator})
+		row := next()
+		if row == nil {
+			return
+		}
+		if !form.read(s, text, c.fill(row)) {
+			return
+		}
+	}
 }
 
 func counter[T any](name string, at func(*T) *uint64) column[T] {
@@ -178,9 +239,18 @@ func maybeDuration[T any](name string, at func(*T) **time.Duration) column[T] {
 
 func maybeHistogram[T any](name string, at func(*T) **model.Histogram) column[T] {
 	return column[T]{
-		name: name, packed: true,
-		write: func(b []byte, row *T) []byte { return appendHistogram(b, *at(row)) },
-		read:  func(d *decoder, row *T) { *at(row) = d.histogram() },
+		name: name,
+		counts: func(row *T) []uint64 {
+			if h := *at(row); h != nil {
+				return h.Counts[:]
+			}
+			return nil
+		},
+		fill: func(row *T) []uint64 {
+			h := new(model.Histogram)
+			*at(row) = h
+			return h.Counts[:]
+		},
 	}
 }
 

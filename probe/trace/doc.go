@@ -37,7 +37,18 @@
 // for the first of these characters, 124 for the second and so on; and a decimal
 // number stands between two ~. The header's "histogram" object has the bucket
 // rule. The work and waits histograms have the same form, with packets per poll
-// and events per wait for index. Names that are not UTF-8 have the offending
+// and events per wait for index.
+//
+// Columns of rounded histograms ([Round]) have another form, a string of all of them
+// with a space between one and the next. The numbers of each are the index of the
+// first bucket that is not empty, what it counts, and for every bucket after it the
+// difference between the level of its count and that of the bucket before, coded as
+// above. The levels number the rounded counts: 0 to 7, and then four for each power of
+// two; a first count that is not rounded has the level of the next one below. The
+// column's name ends in _levels; where it ends in _pairs, each bucket stands for two,
+// of which each has half of the count and the first one more where it is odd.
+//
+// Names that are not UTF-8 have the offending
 // bytes replaced by U+FFFD.
 //
 // Ordinary tools read it:
@@ -56,7 +67,8 @@
 // parts, files that are traces by themselves. A [Reader] comes from [Open],
 // [OpenParts] or [NewReader], is a source of samples, and is closed to free its
 // decoder. A [Tee] passes on what a run sees, does and decides, and writes it to
-// a [Sink], whatever becomes of the write. [Steps] group a run's records again
+// a [Sink], whatever becomes of the write; with a [Rounding] before it, what a run
+// sees is what is recorded, rounded. [Steps] group a run's records again
 // by the sample that they follow.
 //
 // [Cut], [Merge] and [Anonymize] make traces of traces; their headers say so

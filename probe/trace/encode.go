@@ -230,13 +230,6 @@ func appendDuration(b []byte, d *time.Duration) []byte {
 	return strconv.AppendInt(b, int64(*d), 10)
 }
 
-func appendHistogram(b []byte, h *model.Histogram) []byte {
-	if h == nil {
-		return append(b, "null"...)
-	}
-	return appendPacked(b, h.Counts[:])
-}
-
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {

@@ -9,9 +9,9 @@ import (
 )
 
 // SchemaVersion is the version of the format that this package writes. It reads
-// it and the one before, in which every queue and CPU is an object, and counts
-// are runs of decimal numbers.
-const SchemaVersion = 2
+// it and those before: version 2, which has no rounded histograms, and version 1, in
+// which every queue and CPU is an object, and counts are runs of decimal numbers.
+const SchemaVersion = 3
 
 const oldestSchemaVersion = 1
 
@@ -37,6 +37,8 @@ type Header struct {
 	StartedWall *time.Time    `json:"started_wall"`
 	// Interval is the intended length of a sample's span.
 	Interval time.Duration `json:"interval_ns"`
+	// Histograms says how exact those of the samples are.
+	Histograms Detail `json:"histograms"`
 	// Probes are the probes of the source and how well each works.
 	Probes []Probe `json:"probes"`
 	// Conditions are the facts of the host that compete for the same latency,

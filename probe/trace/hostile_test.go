@@ -36,8 +36,8 @@ func headerText(tb testing.TB) string {
 
 func TestAFileThatIsNoTraceIsRefusedWithTheReason(t *testing.T) {
 	header := headerText(t)
-	newer := strings.Replace(header, `"schema_version":2`, `"schema_version":3`, 1)
-	older := strings.Replace(header, `"schema_version":2`, `"schema_version":0`, 1)
+	newer := strings.Replace(header, `"schema_version":3`, `"schema_version":4`, 1)
+	older := strings.Replace(header, `"schema_version":3`, `"schema_version":0`, 1)
 	rule := strings.Replace(header, `"unit_ns":128`, `"unit_ns":64`, 1)
 	tests := []struct {
 		name string
@@ -119,6 +119,17 @@ func TestALineThatSaysWrongThingsIsRefused(t *testing.T) {
 		{"escape before an escape", `"delay":[""]`, `"delay":["1!!"]`, "byte 1 of packed counts"},
 		{"a byte that packs nothing", `"delay":[""]`, `"delay":["1 2"]`, "byte 1 of packed counts"},
 		{"packed counts with an escape", `"delay":[""]`, `"delay":["1\u0032"]`, "with an escape"},
+		{"rounded, another type", `"delay":[""]`, `"delay_levels":[""]`, "expected a string"},
+		{"rounded, and exact", `"delay":[""]`, `"delay":[""],"delay_levels":""`, "there twice"},
+		{"rounded, too many", `"delay":[""]`, `"delay_levels":" "`, "more than 1 values"},
+		{"rounded, no first count", `"delay":[""]`, `"delay_levels":"1"`, "begin with no bucket"},
+		{"rounded, bucket beyond the last", `"delay":[""]`, `"delay_levels":"$b12"`, "bucket 224 does not exist"},
+		{"rounded, pair beyond the last", `"delay":[""]`, `"delay_pairs":"!o1"`, "begin with no bucket"},
+		{"rounded, below nothing", `"delay":[""]`, `"delay_levels":"113"`, "more than there can be"},
+		{"rounded, beyond 64 bits", `"delay":[""]`, `"delay_levels":"1~18446744073709551615~2"`, "more than there can be"},
+		{"rounded, a byte that packs nothing", `"delay":[""]`, `"delay_levels":"1~1"`, "byte 1 of packed counts"},
+		{"rounded, with an escape", `"delay":[""]`, `"delay_levels":"\u0032"`, "with an escape"},
+		{"rounded, of what is no histogram", `"napi_id":[0]`, `"napi_id_levels":""`, `"napi_id" is missing`},
 		{"work beyond the last", `"work":[""]`, `"work":["!42"]`, "begin with no bucket"},
 		{"queue set twice", `"absent":[`, `"absent":[{"queue":"0:0:0","reason":""},`, "listed twice"},
 		{"comma without an element", `"apps":[{`, `"apps":[,{`, "expected '{'"},
@@ -138,7 +149,7 @@ func TestALineThatSaysWrongThingsIsRefused(t *testing.T) {
 			if bad == good {
 				t.Fatalf("%q does not occur in %s", tt.old, good)
 			}
-			data := append(compress(t, headerText(t)), compress(t, `{"kind":"frame","schema_version":2,"frame":1,"samples_before":0,"others_before":0}`, bad)...)
+			data := append(compress(t, headerText(t)), compress(t, `{"kind":"frame","schema_version":3,"frame":1,"samples_before":0,"others_before":0}`, bad)...)
 			_, _, err := read(bytes.NewReader(data), ReaderOptions{})
 			var damage *FrameError
 			if !errors.As(err, &damage) || damage.Frame != 1 || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.text) {
@@ -160,7 +171,7 @@ func TestFieldsAndKindsOfLaterVersionsAreSkipped(t *testing.T) {
 	header := strings.Replace(headerText(t), `{"kind"`, `{"new":1,"kind"`, 1)
 	data := append(compress(t, header),
 		compress(t,
-			`{"kind":"frame","new":0,"schema_version":2,"frame":1,"samples_before":0,"others_before":0}`,
+			`{"kind":"frame","new":0,"schema_version":3,"frame":1,"samples_before":0,"others_before":0}`,
 			`{"kind":"poll_events","columns":[[1,2],[3,4]]}`, text, `{"kind":"poll_events"}`, `{"x":{"kind":"no"},"kind":"other"}`)...)
 	var got []model.Sample
 	r, err := NewReader(bytes.NewReader(data), ReaderOptions{})
@@ -209,7 +220,7 @@ func TestHostileFramesCostLittle(t *testing.T) {
 	polls := `{"polls":0,"packets":0,"empty":0,"full":0}`
 	queue := `{"queue":"0:0:0","napi_id":0,"softirq":` + polls + `,"thread":` + polls + `,"busy":` + polls +
 		`,"work":"","sample_every":0,"ring_wait":"","socket_wait":"","service":"","delay":""}`
-	histograms := compress(t, `{"kind":"frame","schema_version":2,"frame":1,"samples_before":0,"others_before":0}`,
+	histograms := compress(t, `{"kind":"frame","schema_version":3,"frame":1,"samples_before":0,"others_before":0}`,
 		`{"kind":"sample","queues":[`+strings.Repeat(queue+",", maxLineBytes/(len(queue)+1)-2)+queue+`],"at_ns":null}`)
 	tests := []struct {
 		name string
@@ -258,7 +269,7 @@ func FuzzReader(f *testing.F) {
 	sample := newRealistic(1, 1)
 	sample.packets = 50
 	valid := append(bytes.Clone(header), compress(f,
-		`{"kind":"frame","schema_version":2,"frame":1,"samples_before":0,"others_before":0}`,
+		`{"kind":"frame","schema_version":3,"frame":1,"samples_before":0,"others_before":0}`,
 		sampleText(sample.next()), `{"kind":"journal","entry":{"a":1}}`, `{"kind":"gap","lost_samples":1,"lost_others":0}`)...)
 	f.Add(valid)
 	f.Add(header)
@@ -285,6 +296,7 @@ func FuzzDecodeSample(f *testing.F) {
 	source.packets = 30
 	f.Add([]byte(sampleText(source.next())))
 	f.Add([]byte(sampleText(model.Sample{})))
+	f.Add([]byte(sampleText(Round(source.next()))))
 	f.Add([]byte(`{"kind":"sample","at_ns":1,"span_ns":2,"lost_events":3,"new":[{"a":"\u00e9"}],"apps":[{"pid":1,"comm":"\"x","cpu_ns":-1}]}`))
 	f.Add([]byte(`{"kind":"sample","queues":[{"delay":"42!1~5000~0","softirq":[1,2,3,4]}]}`))
 	f.Add([]byte(`{"kind":"sample","queues":[{"delay":[[1,2,3],[9,1]]}],"absent":[{"queue":"1:2:3","reason":"gone"}]}`))

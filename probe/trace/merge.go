@@ -64,6 +64,9 @@ func MergeHeader(inputs []MergeInput) Header {
 		consecutive = consecutive && (i == 0 || in.Summary.Header.Part.follows(inputs[i-1].Summary.Header.Part))
 		edits = append(edits, in.Summary.Header.Edits...)
 		h.Probes = worse(h.Probes, in.Summary.Header.Probes)
+		if in.Summary.Header.Histograms != DetailExact {
+			h.Histograms = in.Summary.Header.Histograms
+		}
 	}
 	if consecutive && h.Part != nil && len(edits) == 0 {
 		// It is what the recorder would have written to one file.

@@ -43,9 +43,28 @@ type oracleRows[T any] []T
 
 func (o *oracleRows[T]) UnmarshalJSON(data []byte) error {
 	*o = nil
-	var columns map[string][]json.RawMessage
-	if err := json.Unmarshal(data, &columns); err != nil || columns == nil {
+	var texts map[string]json.RawMessage
+	if err := json.Unmarshal(data, &texts); err != nil || texts == nil {
 		return err
+	}
+	columns := map[string][]json.RawMessage{}
+	for name, text := range texts {
+		var rounded string
+		if json.Unmarshal(text, &rounded) == nil {
+			for _, row := range strings.Split(rounded, " ") {
+				quoted, err := json.Marshal(row)
+				if err != nil {
+					return err
+				}
+				columns[name] = append(columns[name], quoted)
+			}
+			continue
+		}
+		var values []json.RawMessage
+		if err := json.Unmarshal(text, &values); err != nil {
+			return err
+		}
+		columns[name] = values
 	}
 	*o = oracleRows[T]{}
 	for i := range columns[slices.Min(slices.Collect(maps.Keys(columns)))] {
@@ -87,12 +106,23 @@ type oracleQueue struct {
 }
 
 func (q *oracleQueue) UnmarshalJSON(data []byte) error {
-	type plain oracleQueue
-	if err := json.Unmarshal(data, (*plain)(q)); err != nil {
-		return err
-	}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	for name, value := range all {
+		if exact, buckets := strings.CutSuffix(name, "_levels"); buckets {
+			all[exact] = oracleRounded(value, 1)
+		} else if exact, pairs := strings.CutSuffix(name, "_pairs"); pairs {
+			all[exact] = oracleRounded(value, 2)
+		}
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	type plain oracleQueue
+	if err := json.Unmarshal(data, (*plain)(q)); err != nil {
 		return err
 	}
 	q.numbers = map[string]uint64{}
@@ -134,27 +164,12 @@ func (c *oracleCounts) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	*c = oracleCounts{}
-	var numbers []uint64
-	for rest := *text; rest != ""; {
-		if digit := strings.Index(packedDigits, rest[:1]); digit >= 0 {
-			numbers, rest = append(numbers, uint64(digit)), rest[1:]
-		} else if decimal, after, ok := strings.Cut(rest[1:], "~"); rest[0] == '~' && ok {
-			n, err := strconv.ParseUint(decimal, 10, 64)
-			if err != nil {
-				return err
-			}
-			numbers, rest = append(numbers, n), after
-		} else {
-			escape, digit := strings.Index(packedEscapes, rest[:1]), strings.Index(packedDigits, rest[1:2])
-			numbers, rest = append(numbers, uint64(62+62*escape+digit)), rest[2:]
-		}
+	numbers, err := oracleNumbers(*text)
+	if err != nil {
+		return err
 	}
 	for i := 1; i < len(numbers); i++ {
-		if d := numbers[i]; d%2 == 0 {
-			numbers[i] = d / 2
-		} else {
-			numbers[i] = -((d-1)/2 + 1)
-		}
+		numbers[i] = oracleSigned(numbers[i])
 		if i > 1 {
 			numbers[i] += numbers[i-1]
 		}
@@ -163,6 +178,71 @@ func (c *oracleCounts) UnmarshalJSON(data []byte) error {
 		*c = append(*c, numbers)
 	}
 	return nil
+}
+
+func oracleSigned(d uint64) uint64 {
+	if d%2 == 0 {
+		return d / 2
+	}
+	return -((d-1)/2 + 1)
+}
+
+// oracleRounded makes exact packed counts of rounded ones, of which each number
+// stands for so many buckets.
+func oracleRounded(text json.RawMessage, buckets uint64) json.RawMessage {
+	var packed string
+	if json.Unmarshal(text, &packed) != nil {
+		return nil
+	}
+	numbers, err := oracleNumbers(packed)
+	if err != nil || len(numbers) == 1 {
+		return nil
+	}
+	// The rounded counts in their order, whose places are the levels.
+	counts := []uint64{0, 1, 2, 3}
+	for step := uint64(1); step != 0 && step <= 1<<61; step *= 2 {
+		counts = append(counts, 4*step, 5*step, 6*step, 7*step)
+	}
+	var all []uint64
+	level := uint64(0)
+	for i, n := range numbers {
+		switch i {
+		case 0:
+			all = make([]uint64, n*buckets)
+			continue
+		case 1:
+			for level+1 < uint64(len(counts)) && counts[level+1] <= n {
+				level++
+			}
+		default:
+			level += oracleSigned(n)
+			n = counts[level]
+		}
+		if buckets == 2 {
+			all = append(all, n-n/2)
+			n /= 2
+		}
+		all = append(all, n)
+	}
+	return appendPacked(nil, all)
+}
+
+func oracleNumbers(rest string) (numbers []uint64, err error) {
+	for rest != "" {
+		if digit := strings.Index(packedDigits, rest[:1]); digit >= 0 {
+			numbers, rest = append(numbers, uint64(digit)), rest[1:]
+		} else if decimal, after, ok := strings.Cut(rest[1:], "~"); rest[0] == '~' && ok {
+			n, err := strconv.ParseUint(decimal, 10, 64)
+			if err != nil {
+				return nil, err
+			}
+			numbers, rest = append(numbers, n), after
+		} else {
+			escape, digit := strings.Index(packedEscapes, rest[:1]), strings.Index(packedDigits, rest[1:2])
+			numbers, rest = append(numbers, uint64(62+62*escape+digit)), rest[2:]
+		}
+	}
+	return numbers, nil
 }
 
 type oracleCPU struct {

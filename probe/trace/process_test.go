@@ -175,8 +175,16 @@ func TestTheFunctionsForJqReadATrace(t *testing.T) {
 	s.Queues[1].Delay = nil
 	s.Queues[2].Delay = new(model.Histogram)
 	s.Queues[0].Delay.Counts[3], s.Queues[0].Delay.Counts[200] = 5, 123456
-	cmd := exec.Command("jq", "-c", "-L", "../../docs", `include "trace"; queues | [.at_ns, .queue, .softirq_packets, (.delay | unpack), (.work | unpack)]`)
-	cmd.Stdin = bytes.NewReader(newEncoder().append(nil, &s))
+	rounded := Round(s)
+	rounded.At++
+	all := Round(source.next())
+	cmd := exec.Command("jq", "-c", "-L", "../../docs", `include "trace"; queues | [.at_ns, .queue, .softirq_packets, (.delay | unpack), (.service | unpack), (.work | unpack)]`)
+	samples := []model.Sample{s, rounded, all}
+	var text []byte
+	for i := range samples {
+		text = append(newEncoder().append(text, &samples[i]), '\n')
+	}
+	cmd.Stdin = bytes.NewReader(text)
 	got, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -191,12 +199,14 @@ func TestTheFunctionsForJqReadATrace(t *testing.T) {
 		return "[" + strings.Join(out, ",") + "]"
 	}
 	want := ""
-	for _, q := range s.Queues {
-		delay := "null"
-		if q.Delay != nil {
-			delay = pairs(q.Delay.Counts[:])
+	for _, sample := range samples {
+		for _, q := range sample.Queues {
+			delay := "null"
+			if q.Delay != nil {
+				delay = pairs(q.Delay.Counts[:])
+			}
+			want += fmt.Sprintf("[%d,%q,%d,%s,%s,%s]\n", sample.At, q.Queue, q.Softirq.Packets, delay, pairs(q.Service.Counts[:]), pairs(q.Work[:]))
 		}
-		want += fmt.Sprintf("[%d,%q,%d,%s,%s]\n", s.At, q.Queue, q.Softirq.Packets, delay, pairs(q.Work[:]))
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

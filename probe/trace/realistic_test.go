@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"autotune/model"
 )
 
@@ -20,7 +22,19 @@ type realistic struct {
 	every   int
 	// all fills in what a kernel where every probe works tells too.
 	all bool
+	// shapes are what many requests look like, made when they are needed.
+	shapes *shapes
 }
+
+// shapes are the histograms of shapeRequests requests, of which each bucket of a
+// busy queue's is a draw.
+type shapes struct{ ring, socket, service, delay model.Histogram }
+
+const (
+	shapeRequests = 1 << 17
+	// manyPackets per second are drawn by bucket and not one by one.
+	manyPackets = 10000
+)
 
 func newRealistic(seed uint64, queues int) *realistic {
 	return &realistic{rand: rand.New(rand.NewPCG(seed, 1)), queues: queues, at: 90 * time.Hour, packets: 5000, every: 16}
@@ -128,6 +142,10 @@ func (r *realistic) queue(i int) model.QueueSample {
 	}
 	packets := int(r.lognormal(r.packets, 0.6))
 	mean := 1 + r.rand.Float64()*6
+	if r.packets >= manyPackets {
+		r.busy(&q, float64(packets), mean)
+		return q
+	}
 	for done := 0; done < packets; {
 		work := min(64, int(r.rand.ExpFloat64()*mean))
 		loop := &q.Softirq
@@ -148,13 +166,63 @@ func (r *realistic) queue(i int) model.QueueSample {
 		done += max(1, work)
 	}
 	for range packets / r.every {
-		ring := time.Duration(r.rand.Float64() * 60e3)
-		socket := time.Duration(r.lognormal(40e3, 0.8))
-		service := time.Duration(r.lognormal(15e3, 0.5))
-		q.RingWait.Add(ring, 1)
-		q.SocketWait.Add(socket, 1)
-		q.Service.Add(service, 1)
-		q.Delay.Add(ring+socket+service, 1)
+		r.request(q.RingWait, q.SocketWait, q.Service, q.Delay)
 	}
 	return q
+}
+
+// request counts one request.
+func (r *realistic) request(ringWait, socketWait, serviceTime, delay *model.Histogram) {
+	ring := time.Duration(r.rand.Float64() * 60e3)
+	socket := time.Duration(r.lognormal(40e3, 0.8))
+	service := time.Duration(r.lognormal(15e3, 0.5))
+	ringWait.Add(ring, 1)
+	socketWait.Add(socket, 1)
+	serviceTime.Add(service, 1)
+	delay.Add(ring+socket+service, 1)
+}
+
+// busy fills in the queue of a window with many packets and so many per poll on
+// the average.
+func (r *realistic) busy(q *model.QueueSample, packets, mean float64) {
+	if r.shapes == nil {
+		s := new(shapes)
+		for range shapeRequests {
+			r.request(&s.ring, &s.socket, &s.service, &s.delay)
+		}
+		r.shapes = s
+	}
+	polls := packets / max(mean-0.5, 0.5)
+	for work := range uint64(model.WorkBuckets - 1) {
+		share := math.Exp(-float64(work)/mean) * (1 - math.Exp(-1/mean))
+		busy, softirq := r.poisson(polls*share/4), r.poisson(polls*share*3/4)
+		q.Work[work] = busy + softirq
+		for loop, n := range map[*model.PollCounts]uint64{&q.Busy: busy, &q.Softirq: softirq} {
+			loop.Polls += n
+			loop.Packets += n * work
+			switch work {
+			case 0:
+				loop.Empty = n
+			case 64:
+				loop.Full = n
+			}
+		}
+	}
+	q.Timer.Arms = q.Work[0]
+	q.Timer.Fires = r.poisson(polls / 2)
+	scale := packets / float64(r.every) / shapeRequests
+	for _, h := range []struct{ to, shape *model.Histogram }{
+		{q.RingWait, &r.shapes.ring}, {q.SocketWait, &r.shapes.socket}, {q.Service, &r.shapes.service}, {q.Delay, &r.shapes.delay},
+	} {
+		for i, n := range h.shape.Counts {
+			h.to.Counts[i] = r.poisson(float64(n) * scale)
+		}
+	}
+}
+
+func (r *realistic) poisson(mean float64) uint64 {
+	if mean <= 0 {
+		return 0
+	}
+	return uint64(distuv.Poisson{Lambda: mean, Src: r.rand}.Rand())
 }

@@ -284,7 +284,7 @@ func TestATraceReadsBackAsItWasWritten(t *testing.T) {
 }
 
 func TestNextStopsWithItsContext(t *testing.T) {
-	compressed, _ := realisticTrace(t, 1, 3)
+	compressed, _ := realisticTrace(t, 1, 3, 16)
 	r, err := NewReader(bytes.NewReader(compressed), ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)

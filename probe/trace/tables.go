@@ -91,24 +91,24 @@ func queueTable() *table[model.QueueSample] {
 		part("suspension_expired", suspension, func(p *model.Suspension) *uint64 { return &p.Expired }),
 		part("suspension_flushed", suspension, func(p *model.Suspension) *uint64 { return &p.Flushed }),
 		column[row]{
-			name: "suspension_length", packed: true,
-			write: func(b []byte, q *row) []byte {
+			name: "suspension_length",
+			counts: func(q *row) []uint64 {
 				if q.Suspension == nil {
-					return append(b, "null"...)
+					return nil
 				}
-				return appendPacked(b, q.Suspension.Length.Counts[:])
+				return q.Suspension.Length.Counts[:]
 			},
-			read: func(d *decoder, q *row) {
+			fill: func(q *row) []uint64 {
 				if q.Suspension == nil {
 					q.Suspension = new(model.Suspension)
 				}
-				d.counts(q.Suspension.Length.Counts[:])
+				return q.Suspension.Length.Counts[:]
 			},
 		},
 		column[row]{
-			name: "work", required: true, packed: true,
-			write: func(b []byte, q *row) []byte { return appendPacked(b, q.Work[:]) },
-			read:  func(d *decoder, q *row) { d.counts(q.Work[:]) },
+			name: "work", required: true,
+			counts: func(q *row) []uint64 { return q.Work[:] },
+			fill:   func(q *row) []uint64 { return q.Work[:] },
 		},
 		maybeHistogram("ring_wait", func(q *row) **model.Histogram { return &q.RingWait }),
 		maybeHistogram("socket_wait", func(q *row) **model.Histogram { return &q.SocketWait }),

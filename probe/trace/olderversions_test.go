@@ -9,8 +9,16 @@ import (
 	"autotune/model"
 )
 
-// testdata/v1.trace.zst was written by the last build that wrote version 1.
-func TestATraceOfVersion1IsRead(t *testing.T) {
+// testdata/v1.trace.zst was written by the last build that wrote version 1, and
+// v2.trace.zst by the last that wrote version 2.
+func TestTracesOfOlderVersionsAreRead(t *testing.T) {
+	t.Run("1", func(t *testing.T) { readOlder(t, "testdata/v1.trace.zst", 1, 3) })
+	t.Run("2", func(t *testing.T) { readOlder(t, "testdata/v2.trace.zst", 2, 1) })
+}
+
+// readOlder reads a trace of an older version, which has so many entries.
+func readOlder(t *testing.T, path string, version, entries int) {
+	t.Helper()
 	source := newRealistic(9, 2)
 	var want []model.Sample
 	for i := range uint64(3) {
@@ -23,11 +31,14 @@ func TestATraceOfVersion1IsRead(t *testing.T) {
 		q.Suspension.Length.Add(5000, 3)
 		want = append(want, s)
 	}
-	r, err := Open("testdata/v1.trace.zst", ReaderOptions{})
+	r, err := Open(path, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if r.SchemaVersion() != version {
+		t.Errorf("version %d, want %d", r.SchemaVersion(), version)
+	}
 	if diff := cmp.Diff(testHeader(), r.Header()); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
@@ -40,6 +51,7 @@ func TestATraceOfVersion1IsRead(t *testing.T) {
 		case KindSample:
 			got = append(got, record.Sample)
 		case KindJournal:
+			entries--
 			if string(record.Entry) != `{"n":1}` {
 				t.Errorf("entry %s", record.Entry)
 			}
@@ -52,14 +64,19 @@ func TestATraceOfVersion1IsRead(t *testing.T) {
 			t.Errorf("a record of kind %s", record.Kind)
 		}
 	}
-	// Version 1 did not have them.
-	for i := range want {
-		for j := range want[i].Queues {
-			want[i].Queues[j].CPUs = nil
+	if version == 1 {
+		// It did not have them.
+		for i := range want {
+			for j := range want[i].Queues {
+				want[i].Queues[j].CPUs = nil
+			}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	if entries != 0 {
+		t.Errorf("%d entries are missing", entries)
 	}
 	if !r.Stats().Ended {
 		t.Error("the end was not read")
