@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +144,37 @@ func TestSingleEventsAreExportedOneByOne(t *testing.T) {
 	other, err := parquet.ReadFile[pollRow](filepath.Join(dir, "polls"))
 	if err != nil || len(other) != len(polls) {
 		t.Errorf("%d polls in Parquet, %d in CSV: %v", len(other), len(polls), err)
+	}
+}
+
+// Every command says in which frame events are damaged, and where.
+func TestDamagedEventsAreNamedByTheirFrame(t *testing.T) {
+	path, _ := recordSimulatedEvents(t, 6)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 0x10
+	broken := filepath.Join(t.TempDir(), "broken.trace.zst")
+	if err := os.WriteFile(broken, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`frame 1 at byte \d+`)
+	for _, args := range [][]string{
+		{"trace", "info", broken},
+		{"export", broken, "--table", "polls"},
+		{"export", broken, "--table", "waits"},
+		{"export", broken, "--table", "requests"},
+		{"export", broken, "--table", "events"},
+		{"replay", broken, "--simulate", "--policy", "base"},
+	} {
+		code, stdout, stderr := call(t, args...)
+		if code == exitDone || !names.MatchString(stdout+stderr) {
+			t.Errorf("%v: exit %d without the frame: %q, %q", args, code, stdout, stderr)
+		}
+	}
+	if text := done(t, "trace", "info", "--salvage", broken); !names.MatchString(text) {
+		t.Errorf("the salvage does not name the frame: %s", text)
 	}
 }
 

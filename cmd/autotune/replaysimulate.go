@@ -178,6 +178,9 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 		return false, err
 	}
 	if err := recording.Check(); err != nil {
+		if state.Damage != nil {
+			err = fmt.Errorf("%w before its damage: %s", err, *state.Damage)
+		}
 		return false, usageError(err)
 	}
 	options, err := c.options(header, c.specs()[0])
