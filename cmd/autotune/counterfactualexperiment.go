@@ -34,6 +34,7 @@ type counterfactualCmd struct {
 	Loads    []float64     `help:"Offered loads." default:"5000,15000,30000" hidden:""`
 	All      bool          `help:"Record every setting, to fit a preset to." hidden:""`
 	Events   bool          `help:"Record single events too, and predict with and without them."`
+	Bursts   bool          `help:"Offer requests in bursts of 20 on the average, at 120,000 per second within one, instead of at random."`
 	Draws    int           `help:"Simulated hosts per prediction." default:"20"`
 	Seed     uint64        `help:"Names the simulator's and the client's random numbers." default:"1"`
 	JSON     bool          `help:"One object per line." name:"json"`
@@ -43,6 +44,12 @@ type counterfactualCmd struct {
 const (
 	counterfactualTrace = "recording.trace.zst"
 	counterfactualCells = "measured.json"
+)
+
+// The bursts of --bursts.
+const (
+	burstRequests = 20
+	burstRate     = 120e3
 )
 
 const counterfactualBase = "defer=0,flush=0s"
@@ -58,10 +65,13 @@ func counterfactualSettings() []string {
 }
 
 // Run implements the command: 0 means that the predictions are within the
-// limits, 4 that they are not.
+// limits, 4 that they are not or that nothing was decided.
 func (c *counterfactualCmd) Run(ctx context.Context, std streams) (err error) {
 	if c.Rounds < 1 || c.Window < 50*time.Millisecond || c.Draws < 1 {
 		return usageError(errors.New("--rounds and --draws must be positive and --window at least 50ms"))
+	}
+	if c.Bursts && c.Recorded != "" {
+		return usageError(errors.New("--bursts is about what is measured: leave it out with --recorded"))
 	}
 	dir := c.Recorded
 	if dir == "" {
@@ -207,6 +217,9 @@ func (c *counterfactualCmd) measure(ctx context.Context, std streams, dir string
 	live := counterfactual.Live{
 		Kernel: release, CPUs: runtime.NumCPU(), Recorded: settings[0], Loads: c.Loads,
 	}
+	if c.Bursts {
+		live.Burst, live.BurstRate = burstRequests, burstRate
+	}
 	live.Blocks = make([][][2]int, len(live.Loads))
 	for load := range live.Loads {
 		for _, setting := range settings {
@@ -283,7 +296,11 @@ func (c *counterfactualCmd) cell(ctx context.Context, bed *testbed.Bed, client *
 		return nil, err
 	}
 	name := fmt.Sprintf("%s %v %d", cell.Setting, rate, round)
-	if _, err := client.Phase(ctx, workload.Phase{Name: name, Rate: rate, Fresh: true}); err != nil {
+	phase := workload.Phase{Name: name, Rate: rate, Fresh: true}
+	if c.Bursts {
+		phase.Burst, phase.BurstRate = burstRequests, burstRate
+	}
+	if _, err := client.Phase(ctx, phase); err != nil {
 		return nil, err
 	}
 	var out []observedWindow
@@ -322,13 +339,19 @@ func printCounterfactual(std streams, v counterfactual.Verdict, asJSON bool) err
 		return err
 	}
 	outcome := "within the limits"
-	if !v.Met {
+	switch {
+	case v.Undecided:
+		outcome = "undecided, as no two settings differ beyond noise; more --rounds tell"
+	case !v.Met:
 		outcome = "not within the limits"
 	}
 	if v.EventWindows > 0 {
 		fmt.Fprintf(std.out, "\nwith the single events of %s", model.Count(v.EventWindows, "window"))
 	} else {
 		fmt.Fprint(std.out, "\nwithout single events")
+	}
+	if v.Burst > 0 {
+		fmt.Fprintf(std.out, "; requests came in bursts of %.0f on the average", v.Burst)
 	}
 	fmt.Fprintf(std.out, "\nmedian errors: p50 %.0f%% (limit %.0f%%), p90 %.0f%% (%.0f%%), CPU per request %.0f%% (%.0f%%); %d of %d orders by CPU wrong: %s\n",
 		100*v.P50Error, 100*counterfactual.P50Limit, 100*v.P90Error, 100*counterfactual.P90Limit,

@@ -20,9 +20,13 @@ type Live struct {
 	Recorded string `json:"recorded_setting"`
 	// Loads are the offered loads, and Blocks the windows of the recording at
 	// each, as [from, to).
-	Loads  []float64  `json:"loads_requests_per_s"`
-	Blocks [][][2]int `json:"blocks"`
-	Cells  []LiveCell `json:"cells"`
+	Loads []float64 `json:"loads_requests_per_s"`
+	// Burst is how many requests came in a burst on the average, at BurstRate; 0
+	// where they came at random.
+	Burst     float64    `json:"burst_requests"`
+	BurstRate float64    `json:"burst_requests_per_s"`
+	Blocks    [][][2]int `json:"blocks"`
+	Cells     []LiveCell `json:"cells"`
 }
 
 // LiveCell is one setting at one load; its values are by round.
@@ -58,6 +62,13 @@ type Verdict struct {
 	Pairs int      `json:"pairs"`
 	Wrong []string `json:"wrong_order"`
 	Met   bool     `json:"met"`
+	// Undecided is set where all that can be judged is within its limits, and no
+	// two settings differ beyond noise: then no order was judged, and Met is
+	// false.
+	Undecided bool `json:"undecided"`
+	// Burst is how many requests came in a burst on the average; 0 where they came
+	// at random.
+	Burst float64 `json:"burst_requests"`
 	// EventWindows is how many windows had single events that were used.
 	EventWindows int `json:"event_windows"`
 	// Told says which costs the recording told.
@@ -83,7 +94,7 @@ type ComparedValues struct {
 
 // Check predicts every cell from the recording and compares.
 func Check(ctx context.Context, r *Recording, live Live, start *sim.Preset, draws int, seed uint64) (Verdict, error) {
-	v := Verdict{Kind: "counterfactual_check", Wrong: []string{}}
+	v := Verdict{Kind: "counterfactual_check", Wrong: []string{}, Burst: live.Burst}
 	fitted, err := Fit(ctx, r, FitOptions{Start: start, Doubt: KnownKind, Seed: seed})
 	if err != nil {
 		return v, err
@@ -119,8 +130,9 @@ func Check(ctx context.Context, r *Recording, live Live, start *sim.Preset, draw
 	}
 	v.P50Error, v.P90Error, v.CPUError = stats.Median(p50), stats.Median(p90), stats.Median(cpu)
 	v.order()
-	v.Met = v.P50Error <= P50Limit && v.P90Error <= P90Limit && v.CPUError <= CPULimit &&
+	within := v.P50Error <= P50Limit && v.P90Error <= P90Limit && v.CPUError <= CPULimit &&
 		float64(v.Pairs-len(v.Wrong)) >= OrderLimit*float64(v.Pairs)
+	v.Met, v.Undecided = within && v.Pairs > 0, within && v.Pairs == 0
 	return v, nil
 }
 

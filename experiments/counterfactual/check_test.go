@@ -67,6 +67,73 @@ func TestPredictionsFromARecordingMeetWhatWasMeasured(t *testing.T) {
 	}
 }
 
+// ofLoad are the cells of one load.
+func ofLoad(live Live, load int) (cells []LiveCell) {
+	for _, c := range live.Cells {
+		if c.Load == load {
+			cells = append(cells, c)
+		}
+	}
+	return cells
+}
+
+// Recordings are rounded unless exact ones are asked for.
+func TestPredictionsFromARoundedRecordingAreTheSame(t *testing.T) {
+	exact, live := readBed(t)
+	live.Cells = ofLoad(live, 1)
+	reader, err := trace.Open(filepath.Join(bed, "recording.trace.zst"), trace.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var rounded Recording
+	for source := trace.NewRounding(reader); ; {
+		sample, err := source.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounded.Add(&sample)
+	}
+	var verdicts [2]Verdict
+	for i, r := range []*Recording{exact, &rounded} {
+		if verdicts[i], err = Check(context.Background(), r, live, vethPreset(t), 1, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range verdicts[0].Cells {
+		got := verdicts[1].Cells[i]
+		for name, v := range map[string][2]float64{
+			"p50": {got.Predicted.P50Us.Median, want.Predicted.P50Us.Median},
+			"p90": {got.Predicted.P90Us.Median, want.Predicted.P90Us.Median},
+			"CPU": {got.Predicted.CPUPerRequestUs.Median, want.Predicted.CPUPerRequestUs.Median},
+		} {
+			if off := math.Abs(v[0]/v[1] - 1); off > 0.06 {
+				t.Errorf("%s at %.0f/s: %s of %.1f us, from the exact recording %.1f", want.Setting, want.RequestsPerSecond, name, v[0], v[1])
+			}
+		}
+	}
+}
+
+// One round has no interval that another could lie outside of.
+func TestTheCheckDecidesNothingFromOneRound(t *testing.T) {
+	r, live := readBed(t)
+	live.Cells = ofLoad(live, 1)
+	for i := range live.Cells {
+		c := &live.Cells[i]
+		c.P50Us, c.P90Us, c.CPUPerRequestUs = c.P50Us[:1], c.P90Us[:1], c.CPUPerRequestUs[:1]
+	}
+	v, err := Check(context.Background(), r, live, vethPreset(t), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Pairs != 0 || v.Met || !v.Undecided {
+		t.Errorf("met %v, undecided %v with %d pairs (errors: p50 %.2f, p90 %.2f, CPU %.2f)", v.Met, v.Undecided, v.Pairs, v.P50Error, v.P90Error, v.CPUError)
+	}
+}
+
 // A judge that any answer passes is worthless.
 func TestTheCheckFailsAnswersThatDoNotFollowTheSettings(t *testing.T) {
 	r, live := readBed(t)
