@@ -120,8 +120,10 @@ func notDirectory(err error, format string, args ...any) error {
 // ReadManifest reads what a directory says of itself.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	if info, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return m, notDirectory(nil, "there is no directory %s", dir)
+	} else if err == nil && !info.IsDir() {
+		return m, notDirectory(nil, "%s is not a directory", dir)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
