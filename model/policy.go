@@ -33,6 +33,9 @@ type Decision struct {
 	// where it does not say. Guards hold it against what comes: a policy whose
 	// forecasts hold may move without a trial of each step.
 	Forecast *Forecast
+	// Otherwise is what it expects where a guard holds the move, at what is in
+	// place; nil where it does not say, or proposes no move.
+	Otherwise *Forecast
 }
 
 // Forecast is what a policy expects of a window at given settings and load.

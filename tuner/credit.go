@@ -167,5 +167,9 @@ func (q *queueState) promised(r ruling) {
 	q.promise = nil
 	if r.forecast != nil && r.own && r.settings == r.proposed && (r.verdict == model.VerdictApplied || r.verdict == model.VerdictHeld) {
 		q.promise = &promise{settings: r.settings, forecast: forecast{*r.forecast}}
+		return
+	}
+	if r.otherwise != nil && r.own && r.settings != r.proposed && r.verdict == model.VerdictHeld {
+		q.promise = &promise{settings: r.settings, forecast: forecast{*r.otherwise}}
 	}
 }

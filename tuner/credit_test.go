@@ -78,6 +78,36 @@ func TestForecastsThatHoldMakeTrialsUnnecessary(t *testing.T) {
 	b.wantNoEntry("trial", model.VerdictKept)
 }
 
+func TestForecastsForWhatAHeldMoveLeavesEarnCredit(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		said    bool
+		granted bool
+	}{
+		{"said", true, true},
+		{"not said", false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := knowing(deferralOf(25 * us))
+			p.after = 0
+			decide := func(f model.Features) model.Decision {
+				d := p.decide(f)
+				if tc.said && d.Purpose != model.PurposeHold {
+					d.Otherwise = p.foresee(f.Active)
+				}
+				return d
+			}
+			b := newBench(t, 1, decide, func(o *tuner.Options) { o.Trial.Reference = 6 })
+			b.run(5, p.show)
+			want := model.Settings{}
+			if tc.granted {
+				want = deferralOf(25 * us)
+			}
+			b.wantState(want)
+		})
+	}
+}
+
 func TestForecastsEarnNothing(t *testing.T) {
 	tests := []struct {
 		name   string

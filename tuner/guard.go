@@ -25,6 +25,8 @@ type ruling struct {
 	// forecast is what the policy expects at proposed; nil where it does not
 	// say.
 	forecast *model.Forecast
+	// otherwise is what it expects where the move is held.
+	otherwise *model.Forecast
 	// verdict is VerdictApplied for a move that still has to be applied.
 	verdict model.Verdict
 	guard   string
@@ -106,6 +108,7 @@ func (t *turn) ask() ruling {
 		why:        d.Why,
 		propensity: d.Propensity,
 		forecast:   d.Forecast,
+		otherwise:  d.Otherwise,
 		verdict:    model.VerdictApplied,
 		own:        true,
 	}

@@ -286,9 +286,10 @@ func (c *greyboxChoice) move(to *greyboxPlan, purpose model.Purpose, reason stri
 		why = c.q.note + "; " + why
 	}
 	return model.Decision{
-		Settings: c.settings(to),
-		Purpose:  purpose,
-		Why:      why,
-		Forecast: c.forecast(to),
+		Settings:  c.settings(to),
+		Purpose:   purpose,
+		Why:       why,
+		Forecast:  c.forecast(to),
+		Otherwise: c.forecast(&c.now),
 	}
 }
