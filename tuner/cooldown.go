@@ -11,6 +11,7 @@ import (
 type cooldownGuard struct{}
 
 func (cooldownGuard) rule(t *turn, next func() ruling) ruling {
+	mine := t.q.trial != nil && t.q.trial.purpose != model.PurposeSafety
 	r := next()
 	if !r.seeks() || r.verdict != model.VerdictApplied || r.trial == trialExtend {
 		return r
@@ -26,8 +27,13 @@ func (cooldownGuard) rule(t *turn, next func() ruling) ruling {
 		return r
 	}
 	slots := (len(t.loop.queues) + o.OneIn - 1) / max(1, o.OneIn)
-	if t.loop.onTrial() >= slots {
-		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %s on trial, which is as many as may be; %s", t.loop.onTrial(), model.Count(len(t.loop.queues), "queue"), r.why))
+	others := t.loop.onTrial()
+	if mine && r.trial == trialBegin {
+		// The one that this window ended.
+		others--
+	}
+	if others >= slots {
+		return t.deny(r, model.VerdictHeld, "cooldown", fmt.Sprintf("%d of %s on trial, which is as many as may be; %s", others, model.Count(len(t.loop.queues), "queue"), r.why))
 	}
 	return r
 }

@@ -127,7 +127,7 @@ func TestForecastsEarnNothing(t *testing.T) {
 			p := knowing(deferralOf(25*us), deferralOf(50*us))
 			p.lie = tc.lie
 			b := newBench(t, 1, p.decide, tc.change)
-			b.run(9, p.show)
+			b.run(8, p.show)
 			b.wantState(deferralOf(25 * us))
 			b.wantEntry("trial", model.VerdictHeld, "measuring")
 		})
