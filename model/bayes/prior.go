@@ -78,6 +78,32 @@ func (p *Prior) Widened(deviation []float64) (*Prior, error) {
 	return newPrior(append([]float64(nil), p.mean...), precision), nil
 }
 
+// Correlated returns the prior with a correlation, between -1 and 1 (excluded),
+// of each pair of coefficients: what is learned of one is expected of the other.
+// How well each is known by itself stays.
+func (p *Prior) Correlated(correlation float64, pairs ...[2]int) (*Prior, error) {
+	var chol mat.Cholesky
+	if !chol.Factorize(p.precision) {
+		return nil, fmt.Errorf("correlate prior: %w", ErrNotPositive)
+	}
+	covariance := mat.NewSymDense(p.Len(), nil)
+	if err := chol.InverseTo(covariance); err != nil {
+		return nil, fmt.Errorf("correlate prior: %w", err)
+	}
+	for _, pair := range pairs {
+		a, b := pair[0], pair[1]
+		covariance.SetSym(a, b, correlation*math.Sqrt(covariance.At(a, a)*covariance.At(b, b)))
+	}
+	if !chol.Factorize(covariance) {
+		return nil, fmt.Errorf("correlation %v of %v: %w", correlation, pairs, ErrNotPositive)
+	}
+	precision := mat.NewSymDense(p.Len(), nil)
+	if err := chol.InverseTo(precision); err != nil {
+		return nil, fmt.Errorf("correlate prior: %w", err)
+	}
+	return newPrior(append([]float64(nil), p.mean...), precision), nil
+}
+
 // Updated returns the distribution after the data of an evidence, with its
 // weight.
 func (p *Prior) Updated(e *Evidence, weight float64) (*Prior, error) {

@@ -79,6 +79,20 @@ func greyboxPresets() []greyboxPreset {
 	}}
 }
 
+// modesCorrelate is the correlation of what suspension and deferral do at the
+// same flush timeout: the timer and the batches that it makes are the same, and
+// in the published rows the two cost the same to within 10%.
+const modesCorrelate = 0.9
+
+// modePairs returns the coefficients of suspension and deferral that belong
+// together, given the first of each.
+func modePairs(suspension, deferral int) (pairs [][2]int) {
+	for i := range deferral - suspension {
+		pairs = append(pairs, [2]int{suspension + i, deferral + i})
+	}
+	return pairs
+}
+
 const (
 	// packetsPerRequest of the published runs: the request, and the
 	// acknowledgement of its response.
@@ -105,6 +119,12 @@ func newGreyboxPriors(name string) (greyboxPriors, error) {
 	}
 	delay, err := bayes.NewPrior(genericDelayMean[:], genericDelayDeviation[:])
 	if err != nil {
+		return greyboxPriors{}, fmt.Errorf("generic prior of delay: %w", err)
+	}
+	if cost, err = cost.Correlated(modesCorrelate, modePairs(costSuspending, costDeferring)...); err != nil {
+		return greyboxPriors{}, fmt.Errorf("generic prior of cost: %w", err)
+	}
+	if delay, err = delay.Correlated(modesCorrelate, modePairs(delaySuspending, delayDeferring)...); err != nil {
 		return greyboxPriors{}, fmt.Errorf("generic prior of delay: %w", err)
 	}
 	p := greyboxPriors{cost, delay}
