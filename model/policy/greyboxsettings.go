@@ -12,7 +12,12 @@ func (c *greyboxChoice) settings(g *greyboxPlan) model.Settings {
 	if g.mode == interrupting {
 		return model.Settings{}
 	}
-	s := model.Settings{DeferHardIRQs: deferUntil(g.flush, c.f.PacketRate), GROFlushTimeout: g.flush}
+	rate := c.f.PacketRate
+	if c.f.Suspension.Ready {
+		// The load may fall before the next decision.
+		rate /= greyboxAheadMost
+	}
+	s := model.Settings{DeferHardIRQs: deferUntil(g.flush, rate), GROFlushTimeout: g.flush}
 	if g.mode == suspending {
 		s.IRQSuspendTimeout = suspendWithin(c.f.CostPerPacket)
 		if c.f.Suspension.Steered {
