@@ -181,6 +181,7 @@ func (q *greyboxQueue) learn(f *model.Features) {
 	}
 	if f.Quantile > 0 {
 		inside = q.learnDelay(f, mode, flush) && inside
+		q.learnFloor(f, mode)
 	}
 	q.outcome(f)
 	if q.odd {

@@ -21,6 +21,9 @@ func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
 		step = greyboxFirst
 	}
 	first := c.p.options.Start
+	if c.now.mode != interrupting && c.f.Suspension.Ready {
+		first = max(first, c.now.flush+c.room())
+	}
 	if c.now.mode == interrupting && mode == deferring {
 		// Deferral adds its timeout to the delay at most, so what fits into the
 		// SLO beside the present delay can be tried at once: short timeouts can
