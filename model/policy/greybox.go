@@ -201,6 +201,7 @@ func (p *Greybox) Decide(f model.Features) model.Decision {
 	p.share(q)
 	c := newGreyboxChoice(p, q, &f)
 	d := c.decide()
+	q.prepared = c.rate
 	q.decided(&f, &d)
 	return d
 }

@@ -12,9 +12,15 @@ const (
 	// up, margin included; what is in place may use all of it, so that a
 	// prediction at the border does not move to and fro.
 	greyboxUse = 0.98
-	// greyboxUseAfter is that share while the SLO is broken or load has jumped:
-	// a second window above the SLO is dearer than a step more.
-	greyboxUseAfter = 0.94
+	// greyboxUseReady is that share where interrupts may be suspended: there a
+	// shorter timeout always mends what a prediction at the border broke, and
+	// near saturation, where delay hardly depends on the timeout, each percent
+	// of the SLO is worth as much CPU.
+	greyboxUseReady = 0.99
+	// greyboxUseAfter is by how much less that share is while the SLO is broken
+	// or load has jumped: a second window above the SLO is dearer than a step
+	// more.
+	greyboxUseAfter = 0.04
 	// greyboxIgnorance is the number of errors of what is not known of the delay
 	// that are kept free below the SLO, besides the margin for the noise of
 	// windows.
@@ -115,8 +121,11 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxCh
 	c.rate = f.PacketRate * (1 + risen(min(f.RateChange, q.changed)))
 	c.peak = q.peak
 	c.use = greyboxUse
+	if f.Suspension.Ready {
+		c.use = greyboxUseReady
+	}
 	if f.RateChange > greyboxJump || q.bad > 0 {
-		c.use = greyboxUseAfter
+		c.use -= greyboxUseAfter
 	}
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))
 	c.price(&c.now)

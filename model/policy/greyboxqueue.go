@@ -105,6 +105,8 @@ type greyboxQueue struct {
 	// peak is the highest load of late, in packets per second, and caution what
 	// it is worth to be prepared for it, in CPUs.
 	peak, caution float64
+	// prepared is the load that the last decision was made for.
+	prepared float64
 	// change is the relative change of load of the last window, and changed that
 	// of the one before.
 	change, changed float64
@@ -308,7 +310,7 @@ func (q *greyboxQueue) judge(f *model.Features, mode greyboxMode, flush time.Dur
 		// Nothing that the margin governs was chosen.
 		return
 	}
-	if f.RateChange > greyboxJump {
+	if f.RateChange > greyboxJump || f.Suspension.Ready && q.prepared > 0 && f.PacketRate > (1+greyboxJump)*q.prepared {
 		// The load did it, not the noise.
 		q.caution = max(q.caution, min(greyboxCautionMost, q.caution+violated*greyboxCautionStep))
 		return
