@@ -25,6 +25,10 @@ const (
 	// that are kept free below the SLO, besides the margin for the noise of
 	// windows.
 	greyboxIgnorance = 1.5
+	// greyboxIgnoranceFirst is that of the first move from interrupts to
+	// suspension: its trial takes four windows, in which a timeout that is far
+	// too short costs more than one window above the SLO now and then.
+	greyboxIgnoranceFirst = 1
 	// greyboxFullSuspending and greyboxFullDeferring bound the predicted
 	// utilisation. Deferral has less room: softirqs and the application take
 	// the CPU from each other.
@@ -91,6 +95,9 @@ type greyboxChoice struct {
 	rate float64
 	// peak is the load that may come with a jump.
 	peak float64
+	// first tells that nothing but interrupts was seen yet, where interrupts may
+	// be suspended.
+	first bool
 	// use is the share of the SLO that a move may be predicted to use up.
 	use float64
 	slo float64
@@ -118,13 +125,14 @@ type greyboxChoice struct {
 
 func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxChoice {
 	c := &greyboxChoice{p: p, q: q, f: f, slo: micros(f.Objective.SLO)}
-	c.rate = f.PacketRate * (1 + risen(min(f.RateChange, q.changed)))
+	c.rate = c.ahead()
+	c.first = f.Suspension.Ready && q.held == [greyboxModes]time.Duration{} && greyboxModeOf(f.Active) == interrupting
 	c.peak = q.peak
 	c.use = greyboxUse
 	if f.Suspension.Ready {
 		c.use = greyboxUseReady
 	}
-	if f.RateChange > greyboxJump || q.bad > 0 {
+	if (f.RateChange > greyboxJump || q.bad > 0) && !c.first {
 		c.use -= greyboxUseAfter
 	}
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))

@@ -44,7 +44,11 @@ func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan 
 	noise := c.q.delayNoise.variance * out.delay * out.delay
 	out.unknown = math.Sqrt(variance)
 	out.delayError = math.Sqrt(variance + noise)
-	out.bound = out.delay + math.Sqrt(greyboxIgnorance*greyboxIgnorance*variance+c.q.margin*c.q.margin*noise)
+	ignorance := greyboxIgnorance
+	if c.first {
+		ignorance = greyboxIgnoranceFirst
+	}
+	out.bound = out.delay + math.Sqrt(ignorance*ignorance*variance+c.q.margin*c.q.margin*noise)
 	switch c.p.options.Goal {
 	case GoalLatency:
 		out.score = out.delay

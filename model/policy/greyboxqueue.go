@@ -105,6 +105,10 @@ type greyboxQueue struct {
 	// peak is the highest load of late, in packets per second, and caution what
 	// it is worth to be prepared for it, in CPUs.
 	peak, caution float64
+	// gust is how load changes all the time, and jumped tells that it rose by more
+	// than that in the last window.
+	gust   greyboxGust
+	jumped bool
 	// prepared is the load that the last decision was made for.
 	prepared float64
 	// change is the relative change of load of the last window, and changed that
@@ -265,6 +269,7 @@ func (q *greyboxQueue) expect(f *model.Features) {
 		}
 	}
 	q.changed, q.change = q.change, f.RateChange
+	q.jumped = q.gust.observe(f)
 	q.peak = max(f.PacketRate, q.peak+(f.PacketRate-q.peak)/greyboxPeakWindows)
 }
 

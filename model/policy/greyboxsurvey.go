@@ -97,6 +97,10 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 	if mode == c.now.mode && flush == c.now.flush {
 		return
 	}
+	if c.first && mode == deferring {
+		// Suspension does not fill the CPU with timers, whatever the load.
+		return
+	}
 	g := c.plan(mode, flush)
 	rests := c.resting(mode, flush > c.now.flush)
 	if rests && c.q.bad < 2 {
