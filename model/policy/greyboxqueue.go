@@ -34,7 +34,7 @@ const (
 	// Below greyboxCautionLeast it is not worth to be reckoned with.
 	greyboxCautionLeast = 0.001
 	greyboxQuiet        = 150
-	greyboxPeakWindows  = 100
+	greyboxPeakWindows  = 160
 	// A quantile that is greyboxOdd errors and greyboxOddFactor above what was
 	// predicted, where load did not rise by more than greyboxJump, is taken for
 	// a disturbance of the host until the next window says the same.
