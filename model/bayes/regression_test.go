@@ -1,6 +1,7 @@
 package bayes_test
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -227,5 +228,37 @@ func BenchmarkObserveAndPredict(b *testing.B) {
 	for range b.N {
 		r.Observe(0, x, 1, 0.01)
 		r.Predict(x)
+	}
+}
+
+// What is learned of one coefficient is expected of one that is correlated with
+// it, in units of their deviations; each by itself is as open as before.
+func TestCorrelatedCoefficients(t *testing.T) {
+	const correlation = 0.9
+	p, err := prior(t, []float64{1, 2, 3}, []float64{2, 4, 5}).Correlated(correlation, [2]int{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bayes.NewRegression(p, 1, 1)
+	for i, want := range []float64{2, 4, 5} {
+		x := make([]float64, 3)
+		x[i] = 1
+		if _, variance := r.Predict(row(x...)); math.Abs(math.Sqrt(variance)-want) > 1e-9 {
+			t.Errorf("coefficient %d deviates by %v, want %v", i, math.Sqrt(variance), want)
+		}
+	}
+	r.Observe(0, row(1), 1+2, 1e-12)
+	mean, variance := r.Predict(row(0, 1))
+	if want := 2 + correlation*4; math.Abs(mean-want) > 1e-6 {
+		t.Errorf("mean %v, want %v", mean, want)
+	}
+	if want := 16 * (1 - correlation*correlation); math.Abs(variance-want) > 1e-6 {
+		t.Errorf("variance %v, want %v", variance, want)
+	}
+	if mean, _ := r.Predict(row(0, 0, 1)); math.Abs(mean-3) > 1e-9 {
+		t.Errorf("a coefficient of no pair moved to %v", mean)
+	}
+	if _, err := prior(t, []float64{0, 0}, []float64{1, 1}).Correlated(1.5, [2]int{0, 1}); !errors.Is(err, bayes.ErrNotPositive) {
+		t.Errorf("a correlation of 1.5: %v", err)
 	}
 }
