@@ -82,7 +82,7 @@ func greyboxPresets() []greyboxPreset {
 // modesCorrelate is the correlation of what suspension and deferral do at the
 // same flush timeout: the timer and the batches that it makes are the same, and
 // in the published rows the two cost the same to within 10%.
-const modesCorrelate = 0.9
+const modesCorrelate = 0.8
 
 // modePairs returns the coefficients of suspension and deferral that belong
 // together, given the first of each.
