@@ -28,10 +28,9 @@ func (e *Evidence) Add(x *Row, y, variance float64) {
 		a := x.index[i]
 		w := x.value[i] / variance
 		e.weighted[a] += w * y
-		for j := range x.n {
-			if b := x.index[j]; b >= a {
-				raw.Data[a*raw.Stride+b] += w * x.value[j]
-			}
+		line := raw.Data[a*raw.Stride : (a+1)*raw.Stride]
+		for j := i; j < x.n; j++ {
+			line[x.index[j]] += w * x.value[j]
 		}
 	}
 }

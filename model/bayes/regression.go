@@ -75,11 +75,12 @@ func (r *Regression) Predict(x *Row) (mean, variance float64) {
 	raw := r.covariance.RawSymmetric()
 	for i := range x.n {
 		a := x.index[i]
-		variance += x.value[i] * x.value[i] * raw.Data[a*raw.Stride+a]
-		for j := range i {
-			low, high := min(a, x.index[j]), max(a, x.index[j])
-			variance += 2 * x.value[i] * x.value[j] * raw.Data[low*raw.Stride+high]
+		line := raw.Data[a*raw.Stride : (a+1)*raw.Stride]
+		sum := x.value[i] * line[a]
+		for j := i + 1; j < x.n; j++ {
+			sum += 2 * x.value[j] * line[x.index[j]]
 		}
+		variance += x.value[i] * sum
 	}
 	return x.dot(r.mean.RawVector().Data), math.Max(0, variance)
 }

@@ -1,7 +1,8 @@
 package bayes
 
 // Row is one vector of regressors of which few are not zero. The zero value has
-// none.
+// none. Indices are in order, so that products with the upper triangle of a matrix
+// need not look for it.
 type Row struct {
 	index [maxRow]int
 	value [maxRow]float64
@@ -14,8 +15,11 @@ const maxRow = 8
 // Set adds a regressor that is not set yet. A row takes eight; one more
 // panics, as writing beyond an array does.
 func (r *Row) Set(index int, value float64) {
-	r.index[r.n], r.value[r.n] = index, value
-	r.n++
+	at := r.n
+	for r.n++; at > 0 && r.index[at-1] > index; at-- {
+		r.index[at], r.value[at] = r.index[at-1], r.value[at-1]
+	}
+	r.index[at], r.value[at] = index, value
 }
 
 // dot returns the product with a dense vector.
