@@ -241,6 +241,10 @@ func (c *greyboxChoice) retreat() model.Decision {
 		down := c.plan(suspending, back)
 		return c.move(&down, model.PurposeSafety, over+", and no setting is predicted to hold; in suspension less timeout is less delay")
 	}
+	if !ok && c.now.mode == deferring && c.f.Suspension.Ready && !c.resting(suspending, false) {
+		down := c.plan(suspending, c.onGrid(time.Duration(float64(c.now.flush)/greyboxBack)))
+		return c.move(&down, model.PurposeSafety, over+", and no setting is predicted to hold; suspension does not fill the CPU with timers")
+	}
 	if !ok {
 		target, ok = c.safest, c.foundSafest
 	}
