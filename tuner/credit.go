@@ -72,6 +72,13 @@ type audit struct {
 	windows, bad int
 }
 
+// relieved reports whether a move for safety did its work, if less well than
+// expected: back would be where the delay was longer.
+func (a *audit) relieved(quantile time.Duration) bool {
+	n, before, _ := moments(a.before, func(m measure) float64 { return m.logDelay })
+	return a.purpose == model.PurposeSafety && n > 0 && math.Log(float64(quantile)) < before
+}
+
 func (t *turn) sharp(f *model.Forecast) bool {
 	slo := float64(t.loop.options.Objective.SLO)
 	return f.CostPerPacket > 0 && f.Delay > 0 && f.CostError > 0 && f.CostError <= creditSharp &&
@@ -130,9 +137,12 @@ func (t *turn) audit() (ruling, bool) {
 	a.windows++
 	_, before, _ := moments(a.before, func(m measure) float64 { return m.logCost })
 	dearer := a.purpose == model.PurposeCost && cost > creditErrors && before != 0 && math.Log(float64(t.merged.CostPerPacket)) > before
-	slower := delay > creditErrors && t.merged.Quantile > t.loop.options.Objective.SLO
-	if dearer || slower {
+	slower := delay > creditErrors && t.merged.Quantile > t.loop.options.Objective.SLO && !a.relieved(t.merged.Quantile)
+	switch {
+	case dearer || slower:
 		a.bad++
+	default:
+		a.bad = 0
 	}
 	if a.bad < auditBad {
 		if a.windows >= auditWindows {
@@ -156,10 +166,13 @@ func (t *turn) audit() (ruling, bool) {
 	}, true
 }
 
-// trusts reports whether a granted move may lower the flush timeout although
-// the CPU is nearly full.
+// trusts reports whether a move may lower the flush timeout although the CPU is
+// nearly full: for a policy that expects room left, and less delay within its
+// error. What is not granted is on trial, which ends it where the delay does not
+// fall.
 func (t *turn) trusts(r ruling) bool {
-	return t.granted(r) && r.forecast.Utilisation <= creditFull && r.forecast.Delay < t.merged.Quantile
+	f := r.forecast
+	return f != nil && r.own && r.settings == r.proposed && f.Utilisation <= creditFull && f.Delay-f.DelayError < t.merged.Quantile
 }
 
 // promised keeps the forecast for what the queue is set to from now on.

@@ -27,6 +27,9 @@ func (evidenceGuard) rule(t *turn, next func() ruling) ruling {
 	if cpu, steal, ok := t.loop.stolen(t.sample, q.queue); ok {
 		return t.hold("evidence", fmt.Sprintf("the hypervisor took %v of %v from CPU %d; the window decides nothing", steal, t.sample.Span, cpu))
 	}
+	if t.taken > 0 {
+		return t.hold("evidence", fmt.Sprintf("others took %.0f%% of the CPU more than usual; the window decides nothing", 100*t.taken))
+	}
 	if t.settling {
 		t.thin = true
 		if r := next(); r.moves() || r.guard == "ownership" {
@@ -94,6 +97,9 @@ func (t *turn) lack() string {
 	}
 	if cpu, steal, ok := t.loop.stolen(t.sample, t.q.queue); ok {
 		return fmt.Sprintf("the hypervisor took %v of %v from CPU %d", steal, t.sample.Span, cpu)
+	}
+	if t.taken > 0 {
+		return fmt.Sprintf("others took %.0f%% of the CPU more than usual", 100*t.taken)
 	}
 	if t.merged.Delay == nil {
 		return "no delay was observed"

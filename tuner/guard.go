@@ -63,6 +63,9 @@ type turn struct {
 	// settling and thin tell that the policy is not to be asked: only the
 	// guards that limit harm may act.
 	settling, thin bool
+	// taken is what others took of the CPU beyond the usual, where it spoils the
+	// window.
+	taken float64
 	// enough tells that the merged window bears a decision, and skip that the
 	// queue cannot be decided upon.
 	enough, skip bool

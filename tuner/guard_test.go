@@ -578,6 +578,25 @@ func TestTripwireRollsBackAfterOneWindow(t *testing.T) {
 	b.wantEntry("tripwire", model.VerdictReverted, "above 4 times the SLO")
 }
 
+func TestTripwireTakesASingleWindowAtRestForTheHosts(t *testing.T) {
+	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeCost), nil)
+	show := costs(map[time.Duration]time.Duration{0: 20 * us, 50 * us: 15 * us})
+	spike := func(q model.Queue, s model.Settings) window {
+		w := show(q, s)
+		w.delay = 2 * time.Millisecond
+		return w
+	}
+	b.run(14, show)
+	b.wantEntry("trial", model.VerdictKept, "")
+	b.run(1, spike)
+	b.wantState(deferralOf(50 * us))
+	b.run(1, show)
+	b.wantState(deferralOf(50 * us))
+	b.run(2, spike)
+	b.wantState(model.Settings{})
+	b.wantEntry("tripwire", model.VerdictApplied, "above 4 times the SLO")
+}
+
 func TestTripwireRollsBackWhenTheCPUFills(t *testing.T) {
 	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeSafety), func(o *tuner.Options) {
 		o.CPUs = map[model.Queue][]int{testQueue(0): {1}}

@@ -37,4 +37,9 @@ func (o *Options) SetGuards(g GuardOptions) {
 		// A run that did not record it knew no such step.
 		o.StepLimit.Headroom = -1
 	}
+	// Nor these.
+	if o.Evidence.Others == 0 {
+		o.Evidence.Others = -1
+	}
+	orDefault(&o.Tripwire.Confirm, 1)
 }

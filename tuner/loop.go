@@ -353,6 +353,10 @@ func (l *Loop) observe(t *turn, costs map[model.Queue]time.Duration) {
 	t.raw.Suspension = t.suspension()
 	t.rawPackets = single.Packets()
 	_, _, stolen := l.stolen(s, q.queue)
+	if !stolen && s.Lost == 0 {
+		t.judgeOthers(part)
+	}
+	stolen = stolen || t.taken > 0
 	switch {
 	case l.ordered:
 		q.window = single

@@ -70,6 +70,10 @@ type EvidenceOptions struct {
 	// Tick is the resolution of the steal count; zero stands for 10 ms
 	// (USER_HZ, in which /proc/stat counts).
 	Tick time.Duration `json:"tick_ns"`
+	// Others is the share of a CPU that others may take from the queue beyond
+	// what they usually do, once it is 85% busy, for up to four windows in a row;
+	// zero stands for 0.25, a negative value for no limit.
+	Others float64 `json:"others"`
 	// Lapse is for how long a queue keeps what the loop wrote without a window
 	// that bears a decision, in time of the samples: after it, and after no
 	// fewer than Windows windows, the queue goes back to its original
@@ -158,6 +162,10 @@ type TrialOptions struct {
 type TripwireOptions struct {
 	// Factor on the SLO; zero stands for 4.
 	Factor float64 `json:"factor"`
+	// Confirm is the number of windows in a row that it takes where no trial is
+	// under way: what one shows then is the host's doing as a rule. Zero stands
+	// for 2.
+	Confirm int `json:"confirm"`
 	// Utilisation; zero stands for 0.95. It trips only when both utilisation
 	// and cost per packet rose since the move.
 	Utilisation float64 `json:"utilisation"`
@@ -199,6 +207,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Evidence.Windows, 10)
 	orDefault(&o.Evidence.Steal, 0.01)
 	orDefault(&o.Evidence.Tick, 10*time.Millisecond)
+	orDefault(&o.Evidence.Others, 0.25)
 	orDefault(&o.Evidence.Lapse, time.Minute)
 	orDefault(&o.Ownership.Backoff, time.Minute)
 	orDefault(&o.StepLimit.Factor, 2)
@@ -220,6 +229,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Trial.Gross, 0.5)
 	orDefault(&o.Trial.Credit, 3)
 	orDefault(&o.Tripwire.Factor, 4)
+	orDefault(&o.Tripwire.Confirm, 2)
 	orDefault(&o.Tripwire.Utilisation, 0.95)
 	orDefault(&o.Breaker.Reverts, 3)
 	orDefault(&o.Breaker.Windows, 60)

@@ -46,8 +46,13 @@ type queueState struct {
 	// failed write may have left.
 	retry, maybe *model.Settings
 	breaches     int
-	atLimit      bool
-	yield        yield
+	// spikes counts the windows in a row that were above the tripwire, alone is
+	// the turn after the last single one at rest, and others what else the CPU
+	// does.
+	spikes, alone int
+	others        others
+	atLimit       bool
+	yield         yield
 
 	// lost is why the queue has dropped out; nil while it is tuned.
 	lost        error
