@@ -18,6 +18,46 @@ func stalledHost(seed uint64, stalls float64) *plant {
 	return p
 }
 
+// disturbedHost is the plant as windows of 125 ms were measured in the test bed,
+// on a virtual machine beside other work: a twelfth of the windows shows a
+// quantile of 1.3 to 20 times the median, in some others take the CPU for half a
+// second, and utilisation comes in ticks.
+func disturbedHost(seed uint64) *plant {
+	p := stalledHost(seed, 0)
+	p.window = 125 * time.Millisecond
+	p.slo = 280 * time.Microsecond
+	p.noise.held, p.noise.taken, p.noise.delay, p.noise.tick = 0.08, 0.008, 0.04, true
+	p.noise.gaps = 0
+	p.gathered = 1.65
+	return p
+}
+
+// On such a host, from no prior, greybox holds the SLO and saves about as much as
+// aimd does with the demo's options.
+func TestGreyboxSavesOnADisturbedHost(t *testing.T) {
+	mean := func(spec string) (low, high float64) {
+		for seed := range uint64(seeds) {
+			p := disturbedHost(seed)
+			runRounds(t, p, spec)
+			l, h := p.ratio(lowLoad)-1, p.ratio(highLoad)-1
+			late := p.over[lowLoad] + p.over[highLoad] - p.stalled
+			low, high = low+l/seeds, high+h/seeds
+			t.Logf("%s, seed %d: low %+.1f%%, high %+.1f%%, %d changes, %d windows over the SLO beside %d that the host spoilt",
+				spec, seed, 100*l, 100*h, len(p.changes), late, p.stalled)
+			if spec == "greybox" && (h > -0.08 || l > 0.05 || late > len(p.changes)) {
+				t.Errorf("seed %d: low %+.1f%%, high %+.1f%%, %d windows over the SLO", seed, 100*l, 100*h, late)
+			}
+		}
+		return low, high
+	}
+	low, high := mean("greybox")
+	aimdLow, aimdHigh := mean("aimd:start=100us,step=50us,max=200us")
+	t.Logf("low %+.1f%%, high %+.1f%%; aimd %+.1f and %+.1f%%", 100*low, 100*high, 100*aimdLow, 100*aimdHigh)
+	if high > aimdHigh+0.03 || low > aimdLow+0.03 {
+		t.Errorf("low %+.1f%%, high %+.1f%%, and aimd %+.1f%% and %+.1f%%", 100*low, 100*high, 100*aimdLow, 100*aimdHigh)
+	}
+}
+
 func TestStalledHostHasAHump(t *testing.T) {
 	p := stalledHost(1, 0)
 	base, _ := p.busy(highLoad, deferralOf(0))

@@ -36,12 +36,15 @@ type plant struct {
 	// perRequest is the packets for each request; the load is in requests.
 	perRequest float64
 	quantile   float64
+	// gathered is the packets that a poll finds at 40K, 1 if zero.
+	gathered float64
 	// fireCost is what a timer's fire takes at 5K and 40K requests/s.
 	fireCost [2]float64
 	changes  []change
-	// stalled counts the windows that the host held up.
-	stalled int
-	writes  int
+	// stalled counts the windows that the host held up; taken is for how many
+	// more others take the CPU.
+	stalled, taken int
+	writes         int
 }
 
 type change struct {
@@ -58,6 +61,10 @@ type plantNoise struct {
 	gaps     float64 // windows in which 3% of the packets wait for 5 ms
 	stolen   float64 // windows of which the hypervisor takes 30 ms
 	stalls   float64 // windows in which 20% of the packets wait for 5 ms
+	held     float64 // windows in which 3 to 30% of the packets wait for 1 ms
+	taken    float64 // windows in which others begin to take the CPU, for 2 to 6
+	delay    float64 // standard deviation of all delays of a window, as a share
+	tick     bool    // busy time comes in ticks of 10 ms
 }
 
 func hostNoise() plantNoise {
@@ -108,8 +115,21 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 	delay := &model.Histogram{}
 	gap := p.random.Float64() < p.noise.gaps
 	stall := p.noise.stalls > 0 && p.random.Float64() < p.noise.stalls
-	if stall {
+	held := 0.0
+	if p.noise.held > 0 && p.random.Float64() < p.noise.held {
+		held = 0.03 + 0.27*p.random.Float64()
+	}
+	if p.taken > 0 {
+		p.taken--
+	} else if p.noise.taken > 0 && p.random.Float64() < p.noise.taken {
+		p.taken = 2 + p.random.IntN(5)
+	}
+	if stall || held > 0 || p.taken > 0 {
 		p.stalled++
+	}
+	slow := 1.0
+	if p.noise.delay > 0 {
+		slow = math.Exp(p.noise.delay * p.random.NormFloat64())
 	}
 	for i := range 10 {
 		at := p.now + p.window*time.Duration(i)/10
@@ -139,6 +159,13 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 			if stall && p.random.Float64() < 0.2 {
 				d += 5e-3 * p.random.Float64()
 			}
+			if held > 0 && p.random.Float64() < held {
+				d += 1e-3 * p.random.ExpFloat64()
+			}
+			if p.taken > 0 {
+				d += 2e-3 * p.random.ExpFloat64()
+			}
+			d *= slow
 			delay.Add(time.Duration(d*1e9), 1)
 		}
 	}
@@ -150,10 +177,19 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 		}
 		noisy *= 1 + off
 	}
+	busy := time.Duration(min(1, share) * float64(p.window))
+	if p.taken > 0 {
+		busy = p.window
+		noisy *= 0.85
+	}
+	if tick := 10 * time.Millisecond; p.noise.tick {
+		busy = min(p.window, (busy + time.Duration(p.random.Float64()*float64(tick))).Truncate(tick))
+	}
 	var steal time.Duration
 	if p.random.Float64() < p.noise.stolen {
 		steal = 30 * time.Millisecond
 	}
+	polls := packets / interpolate(packets/p.window.Seconds(), 1, max(1, p.gathered))
 	rate := p.load(p.now)
 	p.windows[rate]++
 	if delay.Quantile(p.quantile) > p.slo {
@@ -165,10 +201,10 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 		At: p.now, Span: p.window,
 		Queues: []model.QueueSample{{
 			Queue: p.queue, NAPIID: 8193,
-			Thread:     model.PollCounts{Polls: uint64(packets), Packets: uint64(packets)},
+			Thread:     model.PollCounts{Polls: uint64(polls), Packets: uint64(packets)},
 			ThreadTime: &thread, Delay: delay,
 		}},
-		CPUs:   []model.CPUSample{{CPU: 1, Busy: time.Duration(min(1, share) * float64(p.window)), Steal: steal}},
+		CPUs:   []model.CPUSample{{CPU: 1, Busy: busy, Steal: steal}},
 		Apps:   []model.AppSample{{PID: 100, Comm: "server", CPU: time.Duration(noisy * 0.55 * 1e9)}},
 		Active: model.Config{p.queue: p.active},
 	}, nil

@@ -137,9 +137,9 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxCh
 	}
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))
 	c.price(&c.now)
-	if u := f.Utilisation; u >= 0 {
+	if f.Utilisation >= 0 {
 		// What it is needs no prediction.
-		c.now.utilisation = u * c.rate / f.PacketRate
+		c.now.utilisation = q.utilisation(f) * c.rate / f.PacketRate
 		c.now.busiest = c.now.utilisation
 	}
 	return c
@@ -166,7 +166,7 @@ func (c *greyboxChoice) decide() model.Decision {
 	if f.CostPerPacket <= 0 || f.Quantile <= 0 {
 		return c.hold(fmt.Sprintf("cost %v per packet and %s %v: not both were observed", f.CostPerPacket, quantile(*f), f.Quantile))
 	}
-	if q.odd {
+	if q.odd > 0 {
 		return c.hold(fmt.Sprintf("%s %v is far above the %.0f us that were predicted; taken for a disturbance of the host unless the next window says the same", quantile(*f), f.Quantile, c.now.delay))
 	}
 	huge := micros(f.Quantile) > greyboxHuge*c.slo
@@ -178,6 +178,11 @@ func (c *greyboxChoice) decide() model.Decision {
 	}
 	if q.bad == 1 {
 		return c.hold(fmt.Sprintf("%s %v is above the SLO %v, where %.0f us was predicted; one window does not confirm it", quantile(*f), f.Quantile, f.Objective.SLO, c.now.delay))
+	}
+	if c.now.mode == interrupting {
+		if g, ok := c.known(); ok && 1-g.score/c.now.score >= greyboxGain {
+			return c.move(&g, model.PurposeReturn, fmt.Sprintf("held at this load before, and saves %.1f%%", 100*(1-g.score/c.now.score)))
+		}
 	}
 	c.survey(false)
 	if d, ok := c.setOut(); ok {

@@ -49,6 +49,9 @@ func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan 
 		ignorance = greyboxIgnoranceFirst
 	}
 	out.bound = out.delay + math.Sqrt(ignorance*ignorance*variance+c.q.margin*c.q.margin*noise)
+	if ceiling, ok := c.q.ceilings.of(flush, c.rate); ok && mode == deferring && out.utilisation <= c.cap(mode) {
+		out.delay, out.bound = min(out.delay, ceiling), min(out.bound, ceiling)
+	}
 	switch c.p.options.Goal {
 	case GoalLatency:
 		out.score = out.delay

@@ -40,6 +40,14 @@ const (
 	// a disturbance of the host until the next window says the same.
 	greyboxOdd       = 6
 	greyboxOddFactor = 1.5
+	// Of a host that did so in greyboxStalling of the last greyboxStallWindows,
+	// less is taken for that, up to greyboxOddMost windows in a row, and where
+	// load jumped, too.
+	greyboxStalling       = 2
+	greyboxStallWindows   = 200
+	greyboxOddAgain       = 3
+	greyboxOddFactorAgain = 1.25
+	greyboxOddMost        = 2
 	// A queue that was just met is prepared for the load that makes its CPU
 	// greyboxAhead busy, or for greyboxAheadMost times its own.
 	greyboxAhead     = 0.75
@@ -68,11 +76,12 @@ type greyboxNoise struct {
 // observe adds a squared relative error; expected is the part of it that is not
 // noise.
 func (n *greyboxNoise) observe(square, expected float64) {
-	// One window says no more of the noise than that: what is further off is a
-	// law that does not fit.
-	const longest, most = 25, 6
+	// One window says no more of the noise than that: what is further off is the
+	// host's doing, or a law that does not fit. Of normal errors, censored so is
+	// the share of the variance.
+	const longest, most, censored = 25, 3, 0.858
 	n.windows = min(n.windows+1, longest)
-	n.variance += (max(0, min(square-expected, most*n.variance)) - n.variance) / n.windows
+	n.variance += (max(0, min(square-expected, most*n.variance))/censored - n.variance) / n.windows
 	n.variance = max(n.variance, 1e-4)
 }
 
@@ -115,8 +124,9 @@ type greyboxQueue struct {
 	// of the one before.
 	change, changed float64
 	// full is the utilisation per CPU time of the queue's own packets: above 1
-	// where its CPU serves others too.
-	full float64
+	// where its CPU serves others too; filled is what windows showed.
+	full   float64
+	filled greyboxLately
 
 	// windows counts the decisions, moved is that of the last move, and shared
 	// that of the last exchange with the device.
@@ -124,15 +134,19 @@ type greyboxQueue struct {
 	// proven counts the windows in a row that the models predicted within
 	// their error.
 	proven int
-	// bad counts the windows in a row above the SLO; odd tells that the last
-	// one was taken for a disturbance.
-	bad int
-	odd bool
+	// bad counts the windows in a row above the SLO, odd the last ones that were
+	// taken for a disturbance. stalls is how many were of late, and ended by
+	// themselves.
+	bad, odd int
+	stalls   float64
 	// forced tells that what is in place was not expected to hold, for want of
 	// better.
 	forced bool
 	// held is the largest flush timeout, by mode, at which the SLO held.
-	held [greyboxModes]time.Duration
+	held     [greyboxModes]time.Duration
+	ceilings greyboxCeilings
+	// kept counts the windows in which the SLO held, by setting and load.
+	kept map[greyboxKept]int
 	// rests are the moves that were refused or taken back.
 	rests map[greyboxMove]*greyboxRest
 	// last is the proposal of which the outcome is awaited.
@@ -150,6 +164,21 @@ type greyboxMove struct {
 
 // octave numbers the octaves of packets per second.
 func octave(packetRate float64) int { return int(math.Round(math.Log2(packetRate))) }
+
+// greyboxKept is a setting at a half octave of load.
+type greyboxKept struct {
+	mode       greyboxMode
+	flush      time.Duration
+	halfOctave int
+}
+
+// keep counts a window in which the SLO held.
+func (q *greyboxQueue) keep(k greyboxKept) {
+	const most = 1024
+	if _, ok := q.kept[k]; ok || len(q.kept) < most {
+		q.kept[k]++
+	}
+}
 
 type greyboxRest struct{ until, failures int }
 
@@ -171,6 +200,8 @@ func newGreyboxQueue(id model.Queue, priors greyboxPriors) *greyboxQueue {
 		margin:     greyboxMargin,
 		caution:    greyboxCaution,
 		full:       1,
+		ceilings:   make(greyboxCeilings),
+		kept:       make(map[greyboxKept]int),
 		rests:      make(map[greyboxMove]*greyboxRest),
 	}
 }
@@ -190,7 +221,7 @@ func (q *greyboxQueue) learn(f *model.Features) {
 		q.learnFloor(f, mode)
 	}
 	q.outcome(f)
-	if q.odd {
+	if q.odd > 0 {
 		return
 	}
 	if inside {
@@ -223,7 +254,8 @@ func (q *greyboxQueue) learnCost(f *model.Features, mode greyboxMode, flush time
 	miss = max(-greyboxClip*total, min(greyboxClip*total, miss))
 	q.costNoise.observe(miss*miss/blur(f), variance/blur(f))
 	if u := f.Utilisation; u > 0 {
-		q.full += 0.2 * (min(20, u/(f.PacketRate*c*1e-9)) - q.full)
+		q.filled.see(min(20, u/(f.PacketRate*c*1e-9)))
+		q.full = q.filled.median()
 	}
 	return math.Abs(z) <= greyboxClip
 }
@@ -244,9 +276,15 @@ func (q *greyboxQueue) learnDelay(f *model.Features, mode greyboxMode, flush tim
 	miss := l - mean
 	total := math.Sqrt(variance + noise)
 	z := miss / total
-	if q.disturbed(f, z, l/scale) {
+	factor := l / scale
+	if ceiling, ok := q.ceilings.of(flush, f.PacketRate); ok && mode == deferring && l > greyboxOddFactor*ceiling && q.utilisation(f) < greyboxFullDeferring {
+		// Deferral cannot be it, whatever is not known of it.
+		z, factor = max(z, 2*greyboxOdd), max(factor, l/ceiling)
+	}
+	if q.disturbed(f, z, factor) {
 		return false
 	}
+	q.ceilings.see(f)
 	shifted := q.delayShift.add(z)
 	if shifted {
 		q.delay.Keep(int(mode), greyboxKeep)
@@ -277,13 +315,26 @@ func (q *greyboxQueue) expect(f *model.Features) {
 // the host's doing: a virtual machine that was held up shows such windows at
 // every setting. Of what the setting does, the next window says the same.
 func (q *greyboxQueue) disturbed(f *model.Features, z, factor float64) bool {
-	was := q.odd
-	q.odd = !was && q.bad == 0 && z > greyboxOdd && factor > greyboxOddFactor && f.RateChange <= greyboxJump
-	if was && z > greyboxClip {
-		// So the one before counts, too.
-		q.bad++
+	least, by, most := float64(greyboxOdd), greyboxOddFactor, 1
+	stalls := q.stalls >= greyboxStalling
+	if stalls {
+		least, by, most = greyboxOddAgain, greyboxOddFactorAgain, greyboxOddMost
 	}
-	return q.odd
+	was := q.odd
+	if was < most && (was > 0 || q.bad == 0) && z > least && factor > by && (stalls || f.RateChange <= greyboxJump) {
+		q.odd++
+		return true
+	}
+	q.odd = 0
+	q.stalls -= q.stalls / greyboxStallWindows
+	switch {
+	case was > 0 && z > greyboxClip:
+		// So those before count, too.
+		q.bad += was
+	case was > 0:
+		q.stalls += float64(was)
+	}
+	return false
 }
 
 // doubted returns the variance of an observation that is off by z standard
@@ -306,10 +357,12 @@ func (q *greyboxQueue) judge(f *model.Features, mode greyboxMode, flush time.Dur
 		q.bad = 0
 		if f.Quantile > 0 {
 			q.held[mode] = max(q.held[mode], flush)
+			q.keep(greyboxKept{mode, flush, halfOctave(f.PacketRate)})
 		}
 	}
 	if q.bad >= 2 {
 		q.held[mode] = min(q.held[mode], flush)
+		delete(q.kept, greyboxKept{mode, flush, halfOctave(f.PacketRate)})
 	}
 	if q.forced || mode == interrupting && violated > 0 {
 		// Nothing that the margin governs was chosen.
@@ -324,12 +377,14 @@ func (q *greyboxQueue) judge(f *model.Features, mode greyboxMode, flush time.Dur
 	q.margin = max(greyboxMarginLow, min(greyboxMarginHigh, q.margin+greyboxMarginStep*(violated-greyboxViolations)))
 }
 
-// utilisation returns that of the window.
+// utilisation returns that of the window. It is counted in ticks of 10 ms, a
+// twelfth of a short window, so where the packets' own cost is known the share
+// of the CPU that went with it of late says more.
 func (q *greyboxQueue) utilisation(f *model.Features) float64 {
-	if u := f.Utilisation; u >= 0 {
-		return u
+	if f.CostPerPacket <= 0 && f.Utilisation >= 0 {
+		return f.Utilisation
 	}
-	return q.full * f.PacketRate * float64(f.CostPerPacket) * 1e-9
+	return min(1, q.full*f.PacketRate*float64(f.CostPerPacket)*1e-9)
 }
 
 // outcome takes the fate of the last proposal.
@@ -351,7 +406,7 @@ func (q *greyboxQueue) outcome(f *model.Features) {
 			x := costRow(greyboxModeOf(f.Outcome.To), current(f.Outcome.To), p.rate)
 			q.cost.Observe(int(greyboxModeOf(f.Outcome.To)), &x, math.Log(p.cost*max(0.1, 1+c)), trialError*trialError)
 		}
-		if q.odd && f.Outcome.CostChange <= 0 {
+		if q.odd > 0 && f.Outcome.CostChange <= 0 {
 			// It was the host, not the move.
 			break
 		}

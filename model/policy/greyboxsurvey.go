@@ -6,6 +6,44 @@ import "time"
 // that the first flush timeout may use up.
 const greyboxEntry = 0.9
 
+// greyboxKeptWindows is the number of windows for which a setting must have held
+// to be gone back to at once.
+const greyboxKeptWindows = 4
+
+// known returns the cheapest setting that held at this load before and should
+// hold again.
+func (c *greyboxChoice) known() (best greyboxPlan, ok bool) {
+	for k, windows := range c.q.kept {
+		if windows < greyboxKeptWindows || k.halfOctave != halfOctave(c.f.PacketRate) || k.mode == suspending && !c.f.Suspension.Ready {
+			continue
+		}
+		g := c.plan(k.mode, k.flush)
+		if c.excess(&g, c.use) > 0 {
+			continue
+		}
+		c.price(&g)
+		if !ok || g.score < best.score || g.score == best.score && (g.flush < best.flush || g.flush == best.flush && g.mode < best.mode) {
+			best, ok = g, true
+		}
+	}
+	return best, ok
+}
+
+// greyboxSeldom is the number of windows up to which what interrupts showed at a
+// load says little.
+const greyboxSeldom = 3
+
+// greyboxStuck is the number of windows in a row above the SLO after which a
+// deferral may be doubled.
+const greyboxStuck = 4
+
+// interruptsHold reports whether plain interrupts hold the SLO at this load as a
+// rule. Where they do, a timeout that costs more than they do is for nothing.
+func (c *greyboxChoice) interruptsHold() bool {
+	l := c.q.ceilings[halfOctave(c.f.PacketRate)]
+	return l != nil && l.median() <= c.slo && (c.q.bad == 0 || l.seen > greyboxSeldom)
+}
+
 // limit returns how far up a mode's flush timeout may go.
 func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
 	held := c.q.held[mode]
@@ -30,6 +68,11 @@ func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
 		// cost more than interrupts, and long ones less.
 		first = max(first, time.Duration(greyboxEntry*float64(c.f.Objective.SLO-c.f.Quantile)))
 	}
+	if c.now.mode == deferring && mode == deferring && c.q.bad >= greyboxStuck && c.now.busiest > greyboxTried {
+		// Nothing near holds; where the timers fill the CPU, twice the timeout
+		// frees half of what they take.
+		first = max(first, 2*c.now.flush)
+	}
 	return min(c.p.options.Max, max(first, time.Duration(step*float64(held))))
 }
 
@@ -48,7 +91,10 @@ func (c *greyboxChoice) survey(all bool) {
 			far = c.p.options.Max
 		}
 		looked := high
-		if !all && c.now.mode != interrupting {
+		switch {
+		case c.now.mode == interrupting && mode == deferring && c.interruptsHold():
+			low = fruitful(c.f.PacketRate, packetsPerPoll(*c.f))
+		case !all && c.now.mode != interrupting:
 			low = time.Duration(float64(c.now.flush) / 1.3)
 		}
 		for _, flush := range c.p.grid {
