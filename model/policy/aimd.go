@@ -166,6 +166,10 @@ func (p *AIMD) Decide(f model.Features) model.Decision {
 	}
 	p.learn(q, f)
 	band.note(f, steady)
+	if band.age < band.suspension.until && f.Active.Mode() != model.ModeSuspension {
+		// Where it failed, deferral is what is left.
+		f.Suspension.Ready = false
+	}
 	if q.breached(f) {
 		band.steady = 0
 	}
@@ -263,6 +267,8 @@ func (p *AIMD) learn(q *aimdQueue, f model.Features) {
 
 func (p *AIMD) rest(b *aimdBand, m *aimdMove) *aimdRest {
 	switch {
+	case m.suspends():
+		return &b.suspension
 	case m.up:
 		return &b.up
 	case m.purpose == model.PurposeSafety:
@@ -366,6 +372,9 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 	case f.Active.Mode() == model.ModeSuspension && !f.Suspension.Ready:
 		return hold(f, "interrupts are suspended, and no application is seen to be ready for it")
 	case band.age < band.up.until:
+		if d, ok := p.trySuspension(q, f); ok {
+			return d
+		}
 		return hold(f, fmt.Sprintf("%v is the best known at %s packets/s%s; a climb failed here and rests for %s",
 			f.Active, rate(f.PacketRate), band.costWhy(f.Active), model.Count(band.up.until-band.age, "more window")))
 	}
@@ -374,6 +383,9 @@ func (p *AIMD) climb(q *aimdQueue, band *aimdBand, f model.Features) model.Decis
 	}
 	next, ok := p.above(band, f, 0)
 	if !ok {
+		if d, ok := p.trySuspension(q, f); ok {
+			return d
+		}
 		return hold(f, fmt.Sprintf("%v is as far as max %v and the SLO %v allow (%s %v)", f.Active, p.options.Max, f.Objective.SLO, quantile(f), f.Quantile))
 	}
 	return p.propose(q, f, settingsFor(modeFor(f), next, f), model.PurposeCost,

@@ -429,19 +429,51 @@ func deferred(flush time.Duration) model.Settings {
 	return model.Settings{DeferHardIRQs: 40, GROFlushTimeout: flush}
 }
 
-func TestAIMDRestsWhereSuspensionDidNotHelp(t *testing.T) {
+// until returns the first decision that moves, within so many equal windows.
+func until(t *testing.T, p model.Policy, f model.Features, windows int) model.Decision {
+	t.Helper()
+	for range windows {
+		if d := p.Decide(f); d.Purpose != model.PurposeHold {
+			return d
+		}
+	}
+	t.Fatalf("proposed nothing in %d windows; at last: %s", windows, p.Decide(f).Why)
+	return model.Decision{}
+}
+
+func TestAIMDDefersWhereSuspensionDidNotHelp(t *testing.T) {
 	p := parse(t, "aimd")
 	f := ready(40_000, model.Settings{})
 	f.Quantile = 400 * us
-	var d model.Decision
-	for n := 0; d.Purpose != model.PurposeSafety; n++ {
-		if d = p.Decide(f); n > 5 {
-			t.Fatalf("proposed nothing: %s", d.Why)
-		}
+	d := until(t, p, f, 5)
+	if d.Settings.Mode() != model.ModeSuspension || d.Purpose != model.PurposeSafety {
+		t.Fatalf("proposed %v for %s (%s), want suspension for safety", d.Settings, d.Purpose, d.Why)
 	}
-	f.Outcome = model.Outcome{Verdict: model.VerdictReverted, To: d.Settings, Purpose: model.PurposeSafety}
+	f.Outcome = model.Outcome{Verdict: model.VerdictReverted, To: d.Settings, Purpose: d.Purpose}
+	if d = p.Decide(f); d.Settings.Mode() != model.ModeDeferral || d.Purpose != model.PurposeSafety {
+		t.Fatalf("proposed %v for %s (%s), want deferral for safety", d.Settings, d.Purpose, d.Why)
+	}
+	f.Outcome = model.Outcome{Verdict: model.VerdictReverted, To: d.Settings, Purpose: d.Purpose}
 	for n := range 10 {
 		if d := p.Decide(f); d.Purpose != model.PurposeHold {
+			t.Fatalf("proposed %v again after %d windows: %s", d.Settings, n, d.Why)
+		}
+		f.Outcome = model.Outcome{}
+	}
+}
+
+func TestAIMDTriesSuspensionWhereDeferralGoesNoFurther(t *testing.T) {
+	const rate = 40_000
+	p := parse(t, "aimd:start=50us,max=50us")
+	settle(p, rate, deferred(50*us))
+	d := until(t, p, ready(rate, deferred(50*us)), 5)
+	if d.Settings.Mode() != model.ModeSuspension || d.Settings.GROFlushTimeout != 50*us || d.Purpose != model.PurposeCost {
+		t.Errorf("proposed %v for %s (%s), want suspension at the same timeout, for cost", d.Settings, d.Purpose, d.Why)
+	}
+	f := ready(rate, deferred(50*us))
+	f.Outcome = model.Outcome{Verdict: model.VerdictReverted, To: d.Settings, Purpose: model.PurposeCost}
+	for n := range 10 {
+		if d := p.Decide(f); d.Settings.Mode() == model.ModeSuspension {
 			t.Fatalf("proposed %v again after %d windows: %s", d.Settings, n, d.Why)
 		}
 		f.Outcome = model.Outcome{}

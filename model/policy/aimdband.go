@@ -16,6 +16,8 @@ type aimdBand struct {
 	steady    int
 	costs     map[model.Settings]*aimdCost
 	up, down  aimdRest
+	// suspension is the rest of going from interrupts or deferral to suspension.
+	suspension aimdRest
 	// perPoll is the number of packets that a poll found under plain
 	// interrupts; zero when not seen.
 	perPoll float64
@@ -110,6 +112,7 @@ func (q *aimdQueue) neighbour(band *aimdBand, active model.Settings) model.Setti
 	if from != nil && distance == 1 {
 		band.up = aimdRest{until: max(0, from.up.until-from.age) / 2, failures: from.up.failures}
 		band.down = aimdRest{until: max(0, from.down.until-from.age) / 2, failures: from.down.failures}
+		band.suspension = aimdRest{until: max(0, from.suspension.until-from.age) / 2, failures: from.suspension.failures}
 		band.ceiling = from.ceiling
 		band.ceilRest = aimdRest{until: max(0, from.ceilRest.until-from.age) / 2, failures: from.ceilRest.failures}
 	}

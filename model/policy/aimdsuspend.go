@@ -17,16 +17,27 @@ func (p *AIMD) floor() time.Duration { return max(p.options.Min, gridStart) }
 // suspend answers a confirmed breach where an application could drive the queue
 // and does not: what delays there is not the timeout alone.
 func (p *AIMD) suspend(q *aimdQueue, band *aimdBand, f model.Features) model.Decision {
-	over := fmt.Sprintf("%s %v is above the SLO %v in %s", quantile(f), f.Quantile, f.Objective.SLO, model.Count(q.breaches, "window"))
-	if until := max(band.up.until, band.ceilRest.until); band.age < until {
-		return hold(f, fmt.Sprintf("%s; suspension failed here and rests for %s", over, model.Count(until-band.age, "more window")))
-	}
 	next := min(p.entry(band, f), p.options.Max)
 	if cur := current(f.Active); cur > 0 {
 		next = min(next, cur)
 	}
 	return p.propose(q, f, settingsFor(model.ModeSuspension, next, f), model.PurposeSafety,
-		fmt.Sprintf("%s; an application can drive the queue, with flush %v", over, next))
+		fmt.Sprintf("%s %v is above the SLO %v in %s; an application can drive the queue, with flush %v", quantile(f), f.Quantile, f.Objective.SLO, model.Count(q.breaches, "window"), next))
+}
+
+// trySuspension proposes to suspend at the flush timeout of a deferral that is not
+// to be changed: the application may have become ready since.
+func (p *AIMD) trySuspension(q *aimdQueue, f model.Features) (model.Decision, bool) {
+	if !f.Suspension.Ready || f.Active.Mode() != model.ModeDeferral {
+		return model.Decision{}, false
+	}
+	return p.propose(q, f, settingsFor(model.ModeSuspension, current(f.Active), f), model.PurposeCost,
+		fmt.Sprintf("an application can drive the queue; trying that at flush %v for less than %v per packet", f.Active.GROFlushTimeout, f.CostPerPacket)), true
+}
+
+// suspends reports whether a move goes to suspension from elsewhere.
+func (m *aimdMove) suspends() bool {
+	return m.at.Mode() == model.ModeSuspension && m.anchor.Mode() != model.ModeSuspension
 }
 
 // possible returns what a remembered setting comes to now: without suspension
