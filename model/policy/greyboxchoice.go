@@ -206,6 +206,9 @@ func (c *greyboxChoice) decide() model.Decision {
 	if c.best.cost > c.now.cost {
 		return c.move(&c.best, model.PurposeSafety, fmt.Sprintf("at %s packets/s, where load may go, less would hold", rate(c.peak))+c.bound())
 	}
+	if c.best.mode != c.now.mode && q.keeps(c.best.mode, c.best.flush, f.PacketRate) {
+		purpose = model.PurposeReturn
+	}
 	return c.move(&c.best, purpose, fmt.Sprintf("saves %.1f%%", 100*gain)+c.bound())
 }
 

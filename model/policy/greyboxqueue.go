@@ -172,6 +172,23 @@ type greyboxKept struct {
 	halfOctave int
 }
 
+// near reports whether that is the load, within half an octave.
+func (k greyboxKept) near(packetRate float64) bool {
+	away := halfOctave(packetRate) - k.halfOctave
+	return -1 <= away && away <= 1
+}
+
+// keeps reports whether a setting held at a load for long enough to be gone back
+// to at once.
+func (q *greyboxQueue) keeps(mode greyboxMode, flush time.Duration, packetRate float64) bool {
+	for at := halfOctave(packetRate) - 1; at <= halfOctave(packetRate)+1; at++ {
+		if q.kept[greyboxKept{mode, flush, at}] >= greyboxKeptWindows {
+			return true
+		}
+	}
+	return false
+}
+
 // keep counts a window in which the SLO held.
 func (q *greyboxQueue) keep(k greyboxKept) {
 	const most = 1024

@@ -14,7 +14,7 @@ const greyboxKeptWindows = 4
 // hold again.
 func (c *greyboxChoice) known() (best greyboxPlan, ok bool) {
 	for k, windows := range c.q.kept {
-		if windows < greyboxKeptWindows || k.halfOctave != halfOctave(c.f.PacketRate) || k.mode == suspending && !c.f.Suspension.Ready {
+		if windows < greyboxKeptWindows || !k.near(c.f.PacketRate) || k.mode == suspending && !c.f.Suspension.Ready {
 			continue
 		}
 		g := c.plan(k.mode, k.flush)
