@@ -32,7 +32,7 @@ type demoCmd struct {
 	Quick      bool           `help:"One short round, without a verdict."`
 	Server     string         `help:"What is under load: built-in, or memcached, redis or nginx as installed here, whose epoll contexts follow the settings." default:"built-in" placeholder:"NAME"`
 	Contenders []string       `help:"Further contenders, as policy specs." placeholder:"SPEC" sep:";"`
-	Policy     string         `help:"The contender that is judged." default:"aimd:start=100us,step=50us,max=200us" placeholder:"SPEC"`
+	Policy     string         `help:"The contender that is judged." default:"greybox" placeholder:"SPEC"`
 	Rounds     int            `help:"How often each contender runs; at least 5 for a verdict." default:"0" hidden:""`
 	Phase      *time.Duration `help:"Length of a phase; 5.5s by default, 3s with a --server that is installed here." placeholder:"DURATION"`
 	Seed       uint64         `help:"Decides the order of the contenders in each round." default:"1"`

@@ -28,7 +28,7 @@ type runCmd struct {
 	Netns       string        `help:"Network namespace, by name or path." placeholder:"NAME|PATH"`
 	Apps        []string      `help:"Applications that follow the settings: their epoll contexts prefer busy polling when the setting asks for it. comm=NAME, pid=N or cgroup=PATH; repeatable." placeholder:"SELECTOR" sep:"none"`
 	Apply       bool          `help:"Write to the kernel. Without it nothing is, and each line says what would be."`
-	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"aimd" placeholder:"SPEC"`
+	Policy      string        `help:"What decides: NAME[:key=value,...]; see docs/policies.md." default:"greybox" placeholder:"SPEC"`
 	Model       string        `help:"File of what the policy learned: read at the start where it is there, written every minute and at the end. Only for policies that learn across runs (greybox)." type:"path" placeholder:"FILE"`
 	SLO         time.Duration `help:"Target for the delay." default:"250us" name:"slo"`
 	SLOQuantile float64       `help:"Which quantile of the delay is to meet the target." default:"0.99" name:"slo-quantile"`
