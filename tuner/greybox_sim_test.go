@@ -86,7 +86,8 @@ func simulated(t *testing.T, spec, scenario string, suspend bool, slo time.Durat
 }
 
 // Behind the guards, on the published machine: greybox takes less CPU than any
-// fixed setting that holds the SLO, and breaks it in few windows.
+// fixed setting that holds the SLO, breaks it in few windows, and aimd does not
+// beat it in both. One window of 120 more or less is chance.
 func TestGreyboxBeatsFixedSettingsThatHold(t *testing.T) {
 	for _, tc := range []struct {
 		name, suspend string
@@ -110,7 +111,7 @@ func TestGreyboxBeatsFixedSettingsThatHold(t *testing.T) {
 					t.Errorf("flush %s holds the SLO at %.0f cycles per request, greybox takes %.0f", flush, c, cycles)
 				}
 			}
-			if c, o := simulated(t, "aimd", scenario, tc.suspends, tc.slo); o < over {
+			if c, o := simulated(t, "aimd", scenario, tc.suspends, tc.slo); o <= over && c <= cycles {
 				t.Errorf("aimd is above the SLO in %.1f%% of windows at %.0f cycles per request, greybox in %.1f%% at %.0f", 100*o, c, 100*over, cycles)
 			}
 		})
