@@ -181,11 +181,28 @@ func TestARegimeWhoseRequestsCameLateInItsWindowsHasThemAtRandom(t *testing.T) {
 	p := newPattern(time.Second, []time.Duration{900 * time.Millisecond, 910 * time.Millisecond})
 	p.regime = &g
 	r := Recording{spans: map[time.Duration]int{time.Second: 1}, tracks: []track{{patterns: []pattern{p}}}}
-	if load, span := r.regimeLoad(&g, 1); load != nil || span != 0 {
+	if load, span := r.regimeLoad(&g, 2, 1); load != nil || span != 0 {
 		t.Errorf("%v for %v, want nothing: no request came in the first half", load, span)
 	}
-	if load, span := r.regimeLoad(&g, 2); load == nil || span != time.Second {
+	if load, span := r.regimeLoad(&g, 2, 2); load == nil || span != time.Second {
 		t.Errorf("%v for %v, want the window", load, span)
+	}
+}
+
+func TestARegimeWithoutEventsHasArrivalsLikeThoseOfAnother(t *testing.T) {
+	var other, g regime
+	p := newPattern(time.Second, []time.Duration{100 * time.Millisecond, 110 * time.Millisecond, 120 * time.Millisecond, 130 * time.Millisecond})
+	p.regime = &other
+	r := Recording{spans: map[time.Duration]int{time.Second: 1}, tracks: []track{{patterns: []pattern{p}}}}
+	if load, span := r.regimeLoad(&g, 9, 4); load != nil || span != 0 {
+		t.Errorf("%v for %v, want nothing: four requests are not like nine", load, span)
+	}
+	load, span := r.regimeLoad(&g, 8, 8)
+	if load == nil || span != time.Second {
+		t.Fatalf("%v for %v, want the window at twice the rate", load, span)
+	}
+	if rate := load.(sim.Windows).PerSecond[0][0]; rate != 8 {
+		t.Errorf("%v requests per second, want 8", rate)
 	}
 }
 

@@ -56,6 +56,12 @@ func (p *pattern) perSecond() float64 { return float64(p.n) / p.span.Seconds() }
 // taken to be like the other.
 const mostAlike = 2
 
+// like reports whether a window with so many requests per second is like that of
+// the pattern.
+func (p *pattern) like(rate float64) bool {
+	return math.Abs(math.Log(rate/p.perSecond())) <= math.Log(mostAlike)
+}
+
 // mostLooked is how many patterns before and after a window are looked at for one
 // that is alike.
 const mostLooked = 32
@@ -71,7 +77,7 @@ func (t *track) patternOf(window int, rate float64) int {
 	best := -1
 	for k := max(0, i-mostLooked); k < min(len(t.patterns), i+mostLooked); k++ {
 		p := &t.patterns[k]
-		if p.n == 0 || math.Abs(math.Log(rate/p.perSecond())) > math.Log(mostAlike) {
+		if p.n == 0 || !p.like(rate) {
 			continue
 		}
 		if best < 0 || abs(p.window-window) < abs(t.patterns[best].window-window) {

@@ -84,7 +84,7 @@ func (r *Recording) targets(requests int) []target {
 			settings: g.key.settings, wait: wait, windows: g.seen,
 			rate: g.middle(func(w *row) float32 { return w.packetRate }) / per,
 		}
-		t.load, t.span = r.regimeLoad(g, requests)
+		t.load, t.span = r.regimeLoad(g, t.rate, requests)
 		for _, q := range []quantity{
 			{name: "p50", tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
 			{name: "p90", tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
@@ -111,15 +111,24 @@ const (
 	mostRepeats  = 4
 )
 
-// patternsOf returns patterns of a regime, evenly from all that it has.
-func (r *Recording) patternsOf(g *regime) []*pattern {
-	var all []*pattern
+// patternsOf returns patterns of a regime with so many requests per second, evenly
+// from all that it has; where it has none, from those at about its rate.
+func (r *Recording) patternsOf(g *regime, rate float64) []*pattern {
+	var all, alike []*pattern
 	for i := range r.tracks {
 		for k := range r.tracks[i].patterns {
-			if p := &r.tracks[i].patterns[k]; p.regime == g && p.n > 0 {
+			p := &r.tracks[i].patterns[k]
+			switch {
+			case p.n == 0:
+			case p.regime == g:
 				all = append(all, p)
+			case p.like(rate):
+				alike = append(alike, p)
 			}
 		}
+	}
+	if len(all) == 0 {
+		all = alike
 	}
 	if len(all) <= mostPatterns {
 		return all
@@ -132,9 +141,10 @@ func (r *Recording) patternsOf(g *regime) []*pattern {
 }
 
 // regimeLoad returns about so many arrivals of a regime one by one, evenly from
-// its windows, and how long they take; nil where it has none.
-func (r *Recording) regimeLoad(g *regime, requests int) (sim.Load, time.Duration) {
-	patterns, total := r.patternsOf(g), 0
+// its windows, and how long they take; nil where it has none. Arrivals of windows
+// that are alike are taken at the regime's rate, in requests per second.
+func (r *Recording) regimeLoad(g *regime, rate float64, requests int) (sim.Load, time.Duration) {
+	patterns, total := r.patternsOf(g, rate), 0
 	for _, p := range patterns {
 		total += p.n
 	}
@@ -148,6 +158,9 @@ func (r *Recording) regimeLoad(g *regime, requests int) (sim.Load, time.Duration
 	for n, round := 0, 0; n < requests && round < mostRepeats; round++ {
 		for _, p := range patterns {
 			times := p.times(each)
+			if p.regime != g {
+				times = sim.Repeated(times, rate/p.perSecond(), uint64(p.window))
+			}
 			end, _ := slices.BinarySearch(times, piece)
 			n += end
 			at = append(at, times[:end])
