@@ -40,6 +40,7 @@ func parameters(doubt float64) []parameter {
 		{"busy_poll_entry_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.BusyPollEntry }, 0.4},
 		{"interrupt_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.Interrupt }, 0.5},
 		{"interrupt_nic_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.InterruptNIC }, 0.5},
+		{"interrupt_timer_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.InterruptTimer }, 0.5},
 		{"timer_arm_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.TimerArm }, 0.4},
 		{"softirq_raise_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.SoftirqRaise }, 0.4},
 		{"epoll_wait_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.EpollWait }, 0.4},
@@ -47,6 +48,7 @@ func parameters(doubt float64) []parameter {
 		{"sleep_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.Sleep }, 0.5},
 		{"wake_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.Wake }, 0.5},
 		{"idle_exit_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.IdleExit }, 0.7},
+		{"idle_exit_nic_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.IdleExitNIC }, 0.7},
 		{"cold_ns", func(p *sim.Preset) *time.Duration { return &p.Cost.Cold }, 0.7},
 	}
 	for i := range all {

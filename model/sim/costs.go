@@ -4,13 +4,13 @@ import "math"
 
 // costs is the cost model in the lane's unit, with its exponentials tabled.
 type costs struct {
-	dataStack, ackStack                                                                   int64
-	requestUser, requestSystem, data, ack, tx, poll, busyPoll, busyEntry                  int64
-	interrupt, interruptNIC, timerArm, suspend, raise, epollWait, epollEvent, sleep, wake int64
-	idleEntry, softirqCold                                                                int64
-	idleExit, idleDeep, interference, interferencePacket, displaced, displacedNear        int64
-	reuse                                                                                 [1024]int32
-	cold                                                                                  [256]int32
+	dataStack, ackStack                                                                         int64
+	requestUser, requestSystem, data, ack, tx, poll, busyPoll, busyEntry                        int64
+	interrupt, interruptNIC, timerArm, suspend, raise, epollWait, epollEvent, sleep, wake       int64
+	idleEntry, softirqCold, interruptTimer                                                      int64
+	idleExit, idleExitNIC, idleDeep, interference, interferencePacket, displaced, displacedNear int64
+	reuse                                                                                       [1024]int32
+	cold                                                                                        [256]int32
 }
 
 func newCosts(c *CostModel) costs {
@@ -22,6 +22,7 @@ func newCosts(c *CostModel) costs {
 		epollWait: int64(c.EpollWait), epollEvent: int64(c.EpollEvent),
 		sleep: int64(c.Sleep), wake: int64(c.Wake),
 		idleEntry: int64(c.IdleEntry), softirqCold: int64(c.SoftirqCold),
+		interruptTimer: int64(c.InterruptTimer), idleExitNIC: int64(c.IdleExitNIC),
 		idleExit: int64(c.IdleExit), idleDeep: int64(c.IdleExitDeep),
 		interference: int64(c.Interference), interferencePacket: int64(c.InterferencePacket),
 		displaced: int64(c.Displaced), displacedNear: int64(c.DisplacedNear),

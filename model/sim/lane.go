@@ -87,7 +87,10 @@ type lane struct {
 	rxEvents, txEvents   uint64
 
 	// NAPI.
-	timer      int64
+	timer int64
+	// timerPaid tells that the thread, which it interrupted, has paid for the
+	// hrtimer's interrupt, while the NAPI's own waits for the core.
+	timerPaid  bool
 	deferCount uint32
 	loops      loops
 

@@ -52,6 +52,10 @@ type NIC struct {
 	// affinity after a full poll, which it reports as one packet less, so that
 	// the NAPI completes (mlx5e_napi_poll()).
 	AffinityBound bool `json:"affinity_bound"`
+	// ScheduledBySender tells that the core which sends a packet schedules the
+	// receiving NAPI itself, as veth does: the host knows of the packet before the
+	// receiving core has left idle.
+	ScheduledBySender bool `json:"scheduled_by_sender,omitempty"`
 	// ApplyDelay is from DIM's decision to the profile's effect.
 	ApplyDelay time.Duration `json:"apply_delay_ns"`
 	// TxDelay is from a send to its completion in the transmit ring.

@@ -106,7 +106,7 @@ func TestTimerFollowsTheThread(t *testing.T) {
 	if l.displaced || !l.napiAway || l.timer == never {
 		t.Errorf("displaced %v, away %v, timer at %d after a busy poll that armed it", l.displaced, l.napiAway, l.timer)
 	}
-	if l.interrupt(causeRx, l.now); l.napiAway {
+	if l.interrupt(causeRx, l.now, l.now); l.napiAway {
 		t.Error("an interrupt did not bring the NAPI back to its core")
 	}
 	own := newLane(p, Case{Wait: Wait{Prefer: true}, NAPI: model.Settings{}}, 1, newArrivals(Constant(0), QueueShare{Fraction: 1}, 0), newRandom(1))

@@ -6,9 +6,10 @@ import (
 	"autotune/model"
 )
 
-// interrupt handles one interrupt at the instant at, with its softirq. It
-// returns the packets that were received and when it ended.
-func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64) {
+// interrupt handles one interrupt at the instant at, with its softirq, for which
+// the NAPI was scheduled at the instant scheduled. It returns the packets that
+// were received and when it ended.
+func (l *lane) interrupt(cause interruptCause, scheduled, at int64) (work int, until int64) {
 	t := at + l.ns.interrupt
 	if cause != causeTimer {
 		l.moveNAPI(false, at)
@@ -18,10 +19,14 @@ func (l *lane) interrupt(cause interruptCause, at int64) (work int, until int64)
 		l.timer = never
 		l.count.timerFires++
 		l.noteTimer(at)
+		if !l.timerPaid {
+			t += l.ns.interruptTimer
+		}
 	case causeRx, causeTx:
 		t += l.ns.interruptNIC
 		l.count.hardIRQ += l.ns.interruptNIC
 		l.raised(cause, at)
+		l.irqAt = scheduled
 	default: // causeNone interrupts nothing
 	}
 	work, until = l.softirq(t, cause == causeRx || cause == causeTx)
@@ -205,7 +210,7 @@ func (l *lane) complete(t int64, work int) int64 {
 }
 
 func (l *lane) armTimer(at int64) {
-	l.timer = at
+	l.timer, l.timerPaid = at, false
 	l.loops.safety = false
 	l.count.timerArms++
 }

@@ -37,7 +37,12 @@ func (s *Simulator) collect(window time.Duration) model.Sample {
 		out.NAPIIDs[q] = napiID(i)
 		out.Queues[i] = l.sample(q, c)
 		out.CPUs[i] = l.cpuSample(i, c)
-		app.CPU += time.Duration(c.thread + c.softirq - c.softirqIdle)
+		app.CPU += time.Duration(c.thread)
+		if !l.host.Host.ThreadedNAPI {
+			// What a softirq takes from the thread that it interrupts is charged
+			// to that thread, and what the NAPI's own thread takes is not.
+			app.CPU += time.Duration(c.softirq - c.softirqIdle)
+		}
 		for n, count := range c.waits {
 			app.Waits[n] += count
 		}

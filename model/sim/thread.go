@@ -104,13 +104,17 @@ func (l *lane) sleepUntil(limit int64) {
 	}
 	start := idleSince
 	if at > idleSince {
-		start = at + l.idleExit(at-idleSince)
+		start = at + l.idleExit(at-idleSince, cause)
 	}
 	if !l.displaced {
 		start = max(start, l.now)
 	}
 	hardIRQ := l.count.hardIRQ
-	work, until := l.interrupt(cause, start)
+	scheduled := start
+	if l.host.NIC.ScheduledBySender {
+		scheduled = at
+	}
+	work, until := l.interrupt(cause, scheduled, start)
 	l.count.softirqIdle += until - start
 	l.count.hardIRQIdle += l.count.hardIRQ - hardIRQ
 	l.softNow = until
@@ -130,9 +134,12 @@ func (l *lane) sleepUntil(limit int64) {
 }
 
 // idleExit spends the time that a core idle for so long takes to leave its
-// idle state, and returns it.
-func (l *lane) idleExit(idle int64) int64 {
+// idle state for an interrupt, or for a thread without one, and returns it.
+func (l *lane) idleExit(idle int64, cause interruptCause) int64 {
 	exit := l.ns.idleExit
+	if cause == causeRx || cause == causeTx {
+		exit += l.ns.idleExitNIC
+	}
 	if l.ns.idleDeep > 0 && idle > 0 {
 		exit += int64(float64(l.ns.idleDeep) * (1 - math.Exp(-float64(idle)/float64(l.cost.IdleDeepTime))))
 	}
@@ -148,7 +155,7 @@ func (l *lane) wake(ready int64) {
 		l.reschedule(true)
 	}
 	if l.displaced {
-		l.now = max(l.now, ready) + l.idleExit(ready-l.idleFrom)
+		l.now = max(l.now, ready) + l.idleExit(ready-l.idleFrom, causeNone)
 	}
 	l.sinceIdle = 0
 	l.runThread(l.ns.wake)
@@ -238,8 +245,6 @@ func (l *lane) stopBusyPoll() {
 	if l.wait.Prefer {
 		l.deferCount = l.knobs.DeferHardIRQs
 		if l.deferCount > 0 && l.flush > 0 {
-			l.armTimer(l.now + l.flush)
-			l.spendThread(l.ns.timerArm)
 			skipSchedule = true
 			// The hrtimer is pinned to the core that it is armed on, and with
 			// it the softirq.
@@ -248,11 +253,16 @@ func (l *lane) stopBusyPoll() {
 		}
 	}
 	work, until := l.poll(l.now, l.wait.Budget, false, false)
-	if work < l.wait.Budget {
+	full := work == l.wait.Budget
+	switch {
+	case !full:
 		until = l.complete(until, work)
+	case skipSchedule:
+		l.armTimer(l.now + l.flush)
+		until += l.ns.timerArm
 	}
 	l.spendThread(until - l.now)
-	if work == l.wait.Budget && !skipSchedule {
+	if full && !skipSchedule {
 		l.softirqFromThread()
 	}
 }
@@ -350,6 +360,10 @@ func (l *lane) respond(d delivered, read int64) {
 // those of that queue.
 func (l *lane) runThread(d int64) {
 	if l.host.Host.ThreadedNAPI {
+		if l.timer > l.now && l.timer <= l.now+d {
+			d += l.ns.interrupt + l.ns.interruptTimer
+			l.timerPaid = true
+		}
 		l.spendThread(d)
 		return
 	}
@@ -361,7 +375,7 @@ func (l *lane) runThread(d int64) {
 		}
 		if l.displaced {
 			start := max(at, l.softNow)
-			work, until := l.interrupt(cause, start)
+			work, until := l.interrupt(cause, start, start)
 			l.softNow = until
 			l.disturb(start, until, work)
 			end = l.disturbed(end)
@@ -369,7 +383,7 @@ func (l *lane) runThread(d int64) {
 		}
 		at = max(at, l.now)
 		l.spendThread(at - l.now)
-		work, until := l.interrupt(cause, at)
+		work, until := l.interrupt(cause, at, at)
 		until += l.ns.softirqCold
 		l.count.softirq += l.ns.softirqCold
 		l.busyTotal += l.ns.softirqCold
