@@ -143,6 +143,33 @@ func TestTrackerForgetsWhatWasBeforeAStep(t *testing.T) {
 	})
 }
 
+// A clock that is read so badly that it says nothing of waits is not used, until
+// readings over a longer time make up for it.
+func TestTrackerHasNoClockThatIsFarOff(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		err      time.Duration
+		readings int
+		want     bool
+	}{
+		{"read within a microsecond", time.Microsecond, 2, true},
+		{"read within 60 us, for a second", 60 * time.Microsecond, 2, false},
+		{"read within 60 us, for seven seconds", 60 * time.Microsecond, 8, true},
+		{"read within a millisecond", time.Millisecond, 8, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d, tracker := device{now: time.Hour, rate: 1}, Tracker{}
+			for range test.readings {
+				tracker.Add(d.run(time.Second, test.err))
+			}
+			clock, ok := tracker.Clock(3 * time.Second)
+			if ok != test.want {
+				t.Errorf("clock %+v is used: %v, want %v", clock, ok, test.want)
+			}
+		})
+	}
+}
+
 func TestTheShortestComparisonIsUsed(t *testing.T) {
 	wide := [3]unix.PtpClockTime{at(10, 0), at(50, 500), at(10, 9000)}
 	narrow := [3]unix.PtpClockTime{at(10, 20000), at(50, 20700), at(10, 21000)}

@@ -27,6 +27,10 @@ const maxRateChange = 20e-6
 // and crystals are better than that.
 const maxRate = 1000e-6
 
+// maxError bounds the error of a clock: with more, as of one behind a slow bus,
+// it says less of waits than polls do.
+const maxError = 250 * time.Microsecond
+
 // Tracker follows a device's clock from reading to reading. The zero value has
 // none.
 type Tracker struct {
@@ -57,25 +61,28 @@ func (t *Tracker) follows(r Reading) bool {
 	if len(t.readings) == 1 {
 		return math.Abs(float64(host-device)) <= slack+maxRate*float64(device)
 	}
+	// How wrong it may be is allowed for below.
 	clock, _ := t.Clock(0)
 	expected, ok := clock.At(r.PHC)
 	return ok && math.Abs(float64(r.Monotonic-expected)) <= slack+(maxRateChange+t.rateError())*float64(device)
 }
 
 // Clock returns the clock to use until validity after the newest reading; false
-// until two readings agree.
+// until two readings agree, and while it may be wrong by more than a quarter of a
+// millisecond by then.
 func (t *Tracker) Clock(validity time.Duration) (Clock, bool) {
 	if len(t.readings) < 2 {
 		return Clock{}, false
 	}
 	first, last := t.readings[0], t.readings[len(t.readings)-1]
 	host, device := last.Monotonic-first.Monotonic, time.Duration(last.PHC-first.PHC)
-	return Clock{
+	clock := Clock{
 		PHC:       last.PHC,
 		Monotonic: last.Monotonic,
 		Rate:      int64(math.Round(float64(host-device) / float64(device) * (1 << 32))),
 		Error:     last.Error + time.Duration(math.Ceil(t.rateError()*float64(validity))),
-	}, true
+	}
+	return clock, clock.Error <= maxError
 }
 
 // rateError is how far the rate may be wrong by the errors of the readings that
