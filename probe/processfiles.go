@@ -20,6 +20,10 @@ type iterTask struct{ tid, pid, pidfd, _ uint32 }
 // link is made here because cilium/ebpf (v0.22) cannot restrict one.
 func (c *contexts) filesOf(pid uint32) (io.ReadCloser, error) {
 	restriction := &iterTask{pid: pid}
+	// The kernel is given its address as a number, which must not change.
+	var pinned runtime.Pinner
+	pinned.Pin(restriction)
+	defer pinned.Unpin()
 	attach := struct {
 		program, target, kind, flags uint32
 		info                         uint64
@@ -29,7 +33,6 @@ func (c *contexts) filesOf(pid uint32) (io.ReadCloser, error) {
 		info: uint64(uintptr(unsafe.Pointer(restriction))), infoSize: uint32(unsafe.Sizeof(*restriction)),
 	}
 	lnk, err := bpfCall(unix.BPF_LINK_CREATE, unsafe.Pointer(&attach), unsafe.Sizeof(attach))
-	runtime.KeepAlive(restriction)
 	if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf("iterate over the files of process %d: %w (%w)", pid, err, errors.ErrUnsupported)
 	}
