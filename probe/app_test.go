@@ -74,9 +74,14 @@ func TestAppsStartWithABaseline(t *testing.T) {
 
 // askedLister is a lister that tells whom it was asked for, and lists one context
 // of each.
-type askedLister struct{ asked [][]uint32 }
+type askedLister struct {
+	asked [][]uint32
+	// all tells that it was asked for all processes of the host.
+	all bool
+}
 
 func (l *askedLister) list(pids []uint32) (map[uint32][]model.EpollContext, error) {
+	l.all = l.all || pids == nil
 	l.asked = append(l.asked, slices.Sorted(slices.Values(pids)))
 	listed := make(map[uint32][]model.EpollContext)
 	for _, pid := range pids {
@@ -116,6 +121,20 @@ func TestContextsOfProcessesThatAppearAreListedAlone(t *testing.T) {
 		want := [][]uint32{{50, 51}, {52}, {50, 51, 52}}
 		if diff := cmp.Diff(want, lister.asked); diff != "" {
 			t.Errorf("asked for (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestContextsAreNotListedWhereNoProcessReceives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, Options{}, testNAPI(0, 7))
+		lister := &askedLister{}
+		f.contexts = lister
+		for range 25 {
+			f.next(t)
+		}
+		if lister.all {
+			t.Error("those of all processes were listed")
 		}
 	})
 }

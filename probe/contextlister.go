@@ -26,7 +26,9 @@ func (s *Source) listContexts(at time.Duration, appeared []uint32) error {
 	case s.contexts == nil:
 		return nil
 	case !s.listedEver || at-s.listedAt >= contextsEvery:
-		listed, err := s.contexts.list(slices.Collect(maps.Keys(s.now.apps)))
+		// Not nil, which would mean all processes.
+		pids := slices.AppendSeq(make([]uint32, 0, len(s.now.apps)), maps.Keys(s.now.apps))
+		listed, err := s.contexts.list(pids)
 		if err != nil {
 			return err
 		}
