@@ -12,7 +12,7 @@ import (
 // earns credit with each that comes out so. With enough of it a move is granted
 // without a trial of its own: what a trial would find out, the policy has shown
 // to know. Granted moves are held against their forecasts instead, and taken
-// back when two windows disagree; then the credit is gone.
+// back when two windows in a row disagree; then the credit is gone.
 
 const (
 	// creditSharp bounds the error of a forecast that can earn credit: that of
@@ -27,14 +27,14 @@ const (
 	creditMiss = 3
 	creditMost = 12
 	// auditWindows is the number of windows for which a granted move is held
-	// against its forecasts, and auditBad how many may disagree.
+	// against its forecasts, and auditBad how many in a row end it by disagreeing.
 	auditWindows = 4
 	auditBad     = 2
 	// creditReach is how far the load of a window may be from that of its
 	// forecast, as a ratio, and creditBlur what the elasticities may be off.
 	creditReach = 1.6
 	creditBlur  = 0.1
-	// creditFull is the utilisation up to which a granted move may lower the
+	// creditFull is the predicted utilisation up to which a move may lower the
 	// flush timeout of a CPU that is nearly full.
 	creditFull = 0.9
 )
@@ -104,7 +104,7 @@ func (t *turn) granted(r ruling) bool {
 }
 
 // audit holds the window against the forecast that was made for it, and takes
-// back a granted move of which two windows disagree.
+// back a granted move of which two windows in a row disagree.
 func (t *turn) audit() (ruling, bool) {
 	q := t.q
 	if t.thin {
