@@ -71,8 +71,8 @@ type EvidenceOptions struct {
 	// (USER_HZ, in which /proc/stat counts).
 	Tick time.Duration `json:"tick_ns"`
 	// Others is the share of a CPU that others may take from the queue beyond
-	// what they usually do, once it is 85% busy, for up to four windows in a row;
-	// zero stands for 0.25, a negative value for no limit.
+	// what they usually do, once it is 85% busy, for up to four windows in a row
+	// and a fifth of all; zero stands for 0.25, a negative value for no limit.
 	Others float64 `json:"others"`
 	// Lapse is for how long a queue keeps what the loop wrote without a window
 	// that bears a decision, in time of the samples: after it, and after no
@@ -163,8 +163,8 @@ type TripwireOptions struct {
 	// Factor on the SLO; zero stands for 4.
 	Factor float64 `json:"factor"`
 	// Confirm is the number of windows in a row that it takes where no trial is
-	// under way: what one shows then is the host's doing as a rule. Zero stands
-	// for 2.
+	// under way: what one shows then is the host's doing as a rule, unless a
+	// quarter of the windows do. Zero stands for 2.
 	Confirm int `json:"confirm"`
 	// Utilisation; zero stands for 0.95. It trips only when both utilisation
 	// and cost per packet rose since the move.

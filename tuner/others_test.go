@@ -33,3 +33,29 @@ func TestWindowsInWhichOthersTakeTheCPUDecideNothing(t *testing.T) {
 		t.Errorf("the policy was asked in %d of 4 windows, what others take has become usual", got)
 	}
 }
+
+// What others take again and again is what the queue has to live with, however
+// short each time is.
+func TestOthersSpoilAFifthOfTheWindowsAtMost(t *testing.T) {
+	b := newBench(t, 1, hold, func(o *tuner.Options) {
+		o.CPUs = map[model.Queue][]int{testQueue(0): {1}}
+	})
+	run := func(n int, busy time.Duration) {
+		for range n {
+			s := b.sample(same(steady()))
+			s.CPUs = []model.CPUSample{{CPU: 1, Busy: busy}}
+			b.step(s)
+		}
+	}
+	run(8, 450*time.Millisecond)
+	before := len(b.policy.seen)
+	const bursts = 20
+	for range bursts {
+		run(3, time.Second)
+		run(3, 450*time.Millisecond)
+	}
+	// Of these windows four are at once.
+	if asked, least := len(b.policy.seen)-before, bursts*6*4/5-4; asked < least {
+		t.Errorf("the policy was asked in %d of %d windows, want at least %d", asked, bursts*6, least)
+	}
+}

@@ -46,13 +46,11 @@ type queueState struct {
 	// failed write may have left.
 	retry, maybe *model.Settings
 	breaches     int
-	// spikes counts the windows in a row that were above the tripwire, alone is
-	// the turn after the last single one at rest, and others what else the CPU
-	// does.
-	spikes, alone int
-	others        others
-	atLimit       bool
-	yield         yield
+	spikes       spikes
+	// others is what else the CPU does.
+	others  others
+	atLimit bool
+	yield   yield
 
 	// lost is why the queue has dropped out; nil while it is tuned.
 	lost        error
@@ -94,6 +92,7 @@ func (q *queueState) restart(t *turn) {
 	q.judgedAt, q.unjudged = t.sample.At, 0
 	q.reference = q.reference[:0]
 	q.breaches = 0
+	q.spikes.late = 0
 	q.settle = max(0, t.loop.options.Trial.Settle)
 	q.restartWindow(t)
 }
