@@ -48,6 +48,11 @@ const (
 	greyboxOddAgain       = 3
 	greyboxOddFactorAgain = 1.25
 	greyboxOddMost        = 2
+	// greyboxOddSpent windows are taken for disturbances at once, and one more
+	// for each greyboxOddRest others: what is so more often is what the queue
+	// has to live with, or what its setting does.
+	greyboxOddSpent = 4
+	greyboxOddRest  = 4
 	// A queue that was just met is prepared for the load that makes its CPU
 	// greyboxAhead busy, or for greyboxAheadMost times its own.
 	greyboxAhead     = 0.75
@@ -136,9 +141,9 @@ type greyboxQueue struct {
 	proven int
 	// bad counts the windows in a row above the SLO, odd the last ones that were
 	// taken for a disturbance. stalls is how many were of late, and ended by
-	// themselves.
-	bad, odd int
-	stalls   float64
+	// themselves; spent is of greyboxOddSpent.
+	bad, odd      int
+	stalls, spent float64
 	// forced tells that what is in place was not expected to hold, for want of
 	// better.
 	forced bool
@@ -338,11 +343,13 @@ func (q *greyboxQueue) disturbed(f *model.Features, z, factor float64) bool {
 		least, by, most = greyboxOddAgain, greyboxOddFactorAgain, greyboxOddMost
 	}
 	was := q.odd
-	if was < most && (was > 0 || q.bad == 0) && z > least && factor > by && (stalls || f.RateChange <= greyboxJump) {
+	if was < most && q.spent+1 <= greyboxOddSpent && (was > 0 || q.bad == 0) && z > least && factor > by && (stalls || f.RateChange <= greyboxJump) {
 		q.odd++
+		q.spent++
 		return true
 	}
 	q.odd = 0
+	q.spent = max(0, q.spent-1.0/greyboxOddRest)
 	q.stalls -= q.stalls / greyboxStallWindows
 	switch {
 	case was > 0 && z > greyboxClip:
