@@ -124,7 +124,8 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 	} else if p.noise.taken > 0 && p.random.Float64() < p.noise.taken {
 		p.taken = 2 + p.random.IntN(5)
 	}
-	if stall || held > 0 || p.taken > 0 {
+	spoilt := stall || held > 0 || p.taken > 0
+	if spoilt {
 		p.stalled++
 	}
 	slow := 1.0
@@ -192,7 +193,7 @@ func (p *plant) Next(context.Context) (model.Sample, error) {
 	polls := packets / interpolate(packets/p.window.Seconds(), 1, max(1, p.gathered))
 	rate := p.load(p.now)
 	p.windows[rate]++
-	if delay.Quantile(p.quantile) > p.slo {
+	if !spoilt && delay.Quantile(p.quantile) > p.slo {
 		p.over[rate]++
 	}
 	p.now += p.window
