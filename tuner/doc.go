@@ -13,8 +13,8 @@
 // objective has enough delays above it. The policy is then asked once, and its
 // answer passes the guards from the inside out:
 //
-//   - evidence: too few delays, lost events, stolen time or a setting that is
-//     still settling: hold. At a very low rate, back to plain interrupts.
+//   - evidence: too few delays, lost events, time that the hypervisor or others
+//     took, or a setting that is still settling: hold. At a very low rate, back to plain interrupts.
 //   - ownership: what is read back is not what was written: yield the queue.
 //   - readiness: suspension only while an application drives this one NAPI; what
 //     else an order asks for is applied.
@@ -23,7 +23,7 @@
 //   - cooldown: space moves for CPU, and let few queues try at a time.
 //   - trial: measure what a move does, then keep or revert it; for a policy
 //     whose forecasts hold, watch the move instead.
-//   - tripwire: roll back upon one window that cannot wait.
+//   - tripwire: roll back upon one window that cannot wait, or at rest upon two.
 //   - breaker: freeze a direction in which moves keep being reverted.
 //   - SLO: answer a confirmed breach where the policy does not.
 //

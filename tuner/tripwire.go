@@ -8,7 +8,7 @@ import (
 )
 
 // tripwireGuard rolls a move back upon one window, when what it shows cannot
-// wait for more.
+// wait for more, and answers two of them where no move is under way.
 type tripwireGuard struct{}
 
 // tripwireMemory is the number of windows for which a host that showed a window
