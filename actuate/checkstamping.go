@@ -20,6 +20,8 @@ func (c *checks) stamping() {
 		c.add("receive time stamps", err, "", finding{
 			state: model.FindingDegraded, consequence: stampsConsequence, remedy: "allow sockets and interface requests",
 		})
+	}
+	if err != nil && len(found) == 0 {
 		return
 	}
 	c.findings = append(c.findings, stampingFindings(found, canRead)...)
