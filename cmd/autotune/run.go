@@ -57,7 +57,7 @@ const (
 )
 
 func intervalError(d time.Duration) error {
-	return fmt.Errorf("--interval %v: from 10ms to 1m", d)
+	return fmt.Errorf("--interval %v: from %v to %gm", d, minWindow, maxWindow.Minutes())
 }
 
 // defaultState is where a run keeps its state unless told otherwise.
