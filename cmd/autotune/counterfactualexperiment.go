@@ -108,7 +108,10 @@ func (c *counterfactualCmd) Run(ctx context.Context, std streams) (err error) {
 		}
 		fmt.Fprintln(std.err, "predicting")
 		verdict, err := counterfactual.Check(ctx, recording, live, start, c.Draws, c.Seed)
-		if err != nil {
+		switch {
+		case errors.Is(err, counterfactual.ErrMeasured):
+			return usageError(fmt.Errorf("%s: %w", counterfactualCells, err))
+		case err != nil:
 			return err
 		}
 		verdict.EventWindows, _ = recording.Events()

@@ -92,9 +92,13 @@ type ComparedValues struct {
 	CPUPerRequestUs float64 `json:"cpu_per_request_us"`
 }
 
-// Check predicts every cell from the recording and compares.
+// Check predicts every cell from the recording and compares. The error wraps
+// [ErrMeasured] where live is not of this recording.
 func Check(ctx context.Context, r *Recording, live Live, start *sim.Preset, draws int, seed uint64) (Verdict, error) {
 	v := Verdict{Kind: "counterfactual_check", Wrong: []string{}, Burst: live.Burst}
+	if err := live.check(len(r.windows)); err != nil {
+		return v, err
+	}
 	fitted, err := Fit(ctx, r, FitOptions{Start: start, Doubt: KnownKind, Seed: seed})
 	if err != nil {
 		return v, err
