@@ -59,3 +59,45 @@ func TestOthersSpoilAFifthOfTheWindowsAtMost(t *testing.T) {
 		t.Errorf("the policy was asked in %d of %d windows, want at least %d", asked, bursts*6, least)
 	}
 }
+
+// What fills the CPU after a move that was granted without a trial, and makes
+// packets dearer, may be the move.
+func TestWhatAGrantedMoveMadeDearerIsNotOfOthers(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		cost  time.Duration
+		asked bool
+	}{
+		{"dearer", 30 * us, true},
+		{"no dearer", 15 * us, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := knowing(deferralOf(25 * us))
+			b := newBench(t, 1, p.decide, func(o *tuner.Options) {
+				o.CPUs = map[model.Queue][]int{testQueue(0): {1}}
+			})
+			step := func(show func(model.Queue, model.Settings) window, busy time.Duration) {
+				s := b.sample(show)
+				s.CPUs = []model.CPUSample{{CPU: 1, Busy: busy}}
+				b.step(s)
+			}
+			for range 20 {
+				if step(p.show, 500*time.Millisecond); b.kernel.state[testQueue(0)] != (model.Settings{}) {
+					break
+				}
+			}
+			b.wantState(deferralOf(25 * us))
+			b.wantNoEntry("trial", model.VerdictHeld)
+			step(p.show, 500*time.Millisecond)
+			before := len(b.policy.seen)
+			step(func(q model.Queue, s model.Settings) window {
+				w := p.show(q, s)
+				w.cost = tc.cost
+				return w
+			}, time.Second)
+			if asked := len(b.policy.seen) > before; asked != tc.asked {
+				t.Errorf("the policy was asked: %v, want %v", asked, tc.asked)
+			}
+		})
+	}
+}
