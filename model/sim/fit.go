@@ -95,9 +95,14 @@ func (o *FitOptions) units() []float64 {
 	return x
 }
 
+// preset returns the start with its parameters at x. One that is where it
+// started keeps its value to the last bit, which the scale would cost it.
 func (o *FitOptions) preset(x []float64) *Preset {
 	p := *o.Start
 	for i, parameter := range o.Parameters {
+		if x[i] == parameter.unit(parameter.Value(o.Start)) {
+			continue
+		}
 		parameter.Set(&p, parameter.fromUnit(min(max(x[i], 0), 1)))
 	}
 	return &p

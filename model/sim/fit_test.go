@@ -98,3 +98,13 @@ func TestFitRepeats(t *testing.T) {
 		t.Errorf("the fit gives another preset (-shipped +fitted):\n%s", diff)
 	}
 }
+
+// A parameter that the search leaves alone must not lose its last bits: they
+// would be another preset's.
+func TestUnmovedParametersKeepTheirBits(t *testing.T) {
+	start := mustPreset(t, "../../testdata/epyc7662-cx5-start.json")
+	o := FitOptions{Start: start, Parameters: Parameters()}
+	if diff := cmp.Diff(start, o.preset(o.units())); diff != "" {
+		t.Errorf("a fit that moves nothing gives another preset (-start +got):\n%s", diff)
+	}
+}

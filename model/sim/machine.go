@@ -10,8 +10,8 @@ import (
 // Scheduling says how often the scheduler runs a thread away from the core of
 // its NAPI: with probability Probability x utilisation ^ Exponent, decided
 // anew each Epoch, and each tenth of it when the thread wakes. Far x
-// utilisation ^ FarExponent is the share of displacements to a core that shares no cache with the NAPI's: the scheduler
-// goes there when no nearer core is idle.
+// utilisation ^ FarExponent is the share of displacements to a core that shares
+// no cache with the NAPI's: the scheduler goes there when no nearer core is idle.
 type Scheduling struct {
 	Far         float64       `json:"displaced_far_share"`
 	FarExponent float64       `json:"displaced_far_exponent"`
