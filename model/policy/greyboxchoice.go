@@ -197,7 +197,7 @@ func (c *greyboxChoice) decide() model.Decision {
 		return c.hold("waiting after a step back")
 	}
 	if gain < need {
-		return c.hold(fmt.Sprintf("%v at %.0f us would save %.1f%%, less than %.1f%%%s", c.best.mode, micros(c.best.flush), 100*gain, 100*need, c.bound()))
+		return c.hold(fmt.Sprintf("%v would save %.1f%%, less than %.1f%%%s", &c.best, 100*gain, 100*need, c.bound()))
 	}
 	purpose := model.PurposeCost
 	if c.best.costError > greyboxUnknown {
@@ -224,7 +224,7 @@ func (c *greyboxChoice) setOut() (model.Decision, bool) {
 	if step.flush == c.now.flush && step.mode == c.now.mode || !c.worthTrying(&step) {
 		return model.Decision{}, false
 	}
-	return c.move(&step, model.PurposeExploration, fmt.Sprintf("on the way to %v at %.0f us, which would save %.1f%%", c.far.mode, micros(c.far.flush), 100*(1-c.far.score/c.now.score))), true
+	return c.move(&step, model.PurposeExploration, fmt.Sprintf("on the way to %v, which would save %.1f%%", &c.far, 100*(1-c.far.score/c.now.score))), true
 }
 
 // threshold returns the saving that a move needs.
@@ -262,7 +262,7 @@ func (c *greyboxChoice) retreat() model.Decision {
 			return c.move(&c.hope, model.PurposeSafety, over+", no setting is predicted to hold, and of this one the least is known")
 		}
 		if c.foundHope {
-			over += fmt.Sprintf("; at best %v at %.0f us comes to %.0f us", c.hope.mode, micros(c.hope.flush), c.promise(&c.hope))
+			over += fmt.Sprintf("; at best %v comes to %.0f us", &c.hope, c.promise(&c.hope))
 		}
 		return c.hold(over + ", and no other setting is predicted to do much better")
 	}
@@ -291,7 +291,7 @@ func (c *greyboxChoice) bound() string {
 	if c.binding == "" {
 		return ""
 	}
-	return fmt.Sprintf("; %s keeps out %v at %.0f us (%.0f us with the margin, CPU %.0f%%)", c.binding, c.bounds.mode, micros(c.bounds.flush), c.bounds.bound, 100*c.bounds.busiest)
+	return fmt.Sprintf("; %s keeps out %v (%.0f us with the margin, CPU %.0f%%)", c.binding, &c.bounds, c.bounds.bound, 100*c.bounds.busiest)
 }
 
 func (c *greyboxChoice) hold(why string) model.Decision {
@@ -308,8 +308,8 @@ func (c *greyboxChoice) hold(why string) model.Decision {
 }
 
 func (c *greyboxChoice) move(to *greyboxPlan, purpose model.Purpose, reason string) model.Decision {
-	why := fmt.Sprintf("%s; %v at %.0f us is predicted to cost %.0f ns per packet (within %.1f%%; now %.0f) with %s %.0f us (%.0f with what is not known, and %.1f times the noise) and the CPU %.0f%% busy",
-		reason, to.mode, micros(to.flush), to.cost, 100*to.costError, c.now.cost, quantile(*c.f), to.delay, to.bound, c.q.margin, 100*to.utilisation)
+	why := fmt.Sprintf("%s; predicted for %v: %.0f ns per packet (within %.1f%%; now %.0f), %s %.0f us (%.0f with what is not known, and %.1f times the noise), CPU %.0f%% busy",
+		reason, to, to.cost, 100*to.costError, c.now.cost, quantile(*c.f), to.delay, to.bound, c.q.margin, 100*to.utilisation)
 	c.q.forced = c.excess(to, 1) > 0
 	if c.q.note != "" {
 		why = c.q.note + "; " + why

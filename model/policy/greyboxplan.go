@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -20,6 +21,14 @@ type greyboxPlan struct {
 	unknown              float64
 	utilisation, busiest float64
 	score                float64
+}
+
+// String names the mode and, where there is one, the flush timeout.
+func (g *greyboxPlan) String() string {
+	if g.mode == interrupting {
+		return "plain interrupts"
+	}
+	return fmt.Sprintf("%v at %.0f us", g.mode, micros(g.flush))
 }
 
 // promise is the delay if the optimistic side of the belief is right; the longer
