@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -150,15 +149,7 @@ func TestSingleEventsAreExportedOneByOne(t *testing.T) {
 // Every command says in which frame events are damaged, and where.
 func TestDamagedEventsAreNamedByTheirFrame(t *testing.T) {
 	path, _ := recordSimulatedEvents(t, 6)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[len(data)/2] ^= 0x10
-	broken := filepath.Join(t.TempDir(), "broken.trace.zst")
-	if err := os.WriteFile(broken, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	broken := flipped(t, path)
 	names := regexp.MustCompile(`frame 1 at byte \d+`)
 	for _, args := range [][]string{
 		{"trace", "info", broken},

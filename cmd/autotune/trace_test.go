@@ -180,8 +180,9 @@ func TestThePartsOfARunAreReplayedAsTheWhole(t *testing.T) {
 	done(t, "replay", "--verify", merged)
 }
 
-func TestDamageIsNamedAndTheRestSalvaged(t *testing.T) {
-	path, _ := recordRun(t, newTroubled(4, 2, 600), "random", true)
+// flipped returns a copy of a trace in which one bit is wrong, in the middle.
+func flipped(t *testing.T, path string) string {
+	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +192,12 @@ func TestDamageIsNamedAndTheRestSalvaged(t *testing.T) {
 	if err := os.WriteFile(broken, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return broken
+}
+
+func TestDamageIsNamedAndTheRestSalvaged(t *testing.T) {
+	path, _ := recordRun(t, newTroubled(4, 2, 600), "random", true)
+	broken := flipped(t, path)
 	info := func(code int, args ...string) (out traceInfo) {
 		got, stdout, stderr := call(t, append([]string{"trace", "info", "--json"}, args...)...)
 		if err := json.Unmarshal([]byte(stdout), &out); err != nil || got != code {
