@@ -67,9 +67,11 @@ func FuzzParseGroupReading(f *testing.F) {
 	})
 }
 
-// Events that every kernel can count stand in for those of the hardware: time
-// that passes, in nanoseconds, and context switches.
-func TestCountersCountOnEachCPU(t *testing.T) {
+// softwareCounters opens counters on two CPUs. Events that every kernel can count
+// stand in for those of the hardware: time that passes, in nanoseconds, and
+// context switches.
+func softwareCounters(t *testing.T) *counters {
+	t.Helper()
 	testbed.Require(t)
 	c, err := openCounters([]int{0, 1}, [2]counterEvent{
 		{"clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
@@ -83,6 +85,11 @@ func TestCountersCountOnEachCPU(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return c
+}
+
+func TestCountersCountOnEachCPU(t *testing.T) {
+	c := softwareCounters(t)
 	began := time.Now()
 	const sleeps = 50
 	for range sleeps {
@@ -109,26 +116,13 @@ func TestCountersCountOnEachCPU(t *testing.T) {
 
 // A CPU that was offline comes back with a group that has lost its second event.
 func TestACPUWhoseCountersEndedHasNone(t *testing.T) {
-	testbed.Require(t)
-	c, err := openCounters([]int{0, 1}, [2]counterEvent{
-		{"clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
-		{"switches", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := softwareCounters(t)
 	one := c.cpus[0]
 	if err := unix.Close(one.fds[1]); err != nil {
 		t.Fatal(err)
 	}
 	one.fds[1] = -1
 	for range 2 {
-		time.Sleep(time.Millisecond)
 		samples := []model.CPUSample{{CPU: 0}, {CPU: 1}}
 		if err := c.add(samples); err != nil {
 			t.Fatal(err)

@@ -92,21 +92,7 @@ func TestRoundedHistogramsSurvive(t *testing.T) {
 		if !json.Valid(line) {
 			t.Fatalf("not JSON: %q", line)
 		}
-		var d decoder
-		got, err := d.sample(line)
-		if err != nil {
-			t.Fatalf("decode: %v\n%s", err, line)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("decoder (-want +got):\n%s", diff)
-		}
-		got, err = oracleDecode(line)
-		if err != nil {
-			t.Fatalf("encoding/json: %v\n%s", err, line)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("encoding/json (-want +got):\n%s", diff)
-		}
+		decodesTo(t, line, want)
 	})
 }
 

@@ -29,22 +29,28 @@ func TestSamplesSurviveEncodingAndDecoding(t *testing.T) {
 		if bytes.ContainsAny(line, "\n\r") || !json.Valid(line) {
 			t.Fatalf("not one line of JSON: %q", line)
 		}
-		var d decoder
-		got, err := d.sample(line)
-		if err != nil {
-			t.Fatalf("decode: %v\n%s", err, line)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("decoder (-want +got):\n%s", diff)
-		}
-		got, err = oracleDecode(line)
-		if err != nil {
-			t.Fatalf("encoding/json: %v\n%s", err, line)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("encoding/json (-want +got):\n%s", diff)
-		}
+		decodesTo(t, line, want)
 	})
+}
+
+// decodesTo holds both decoders, ours and encoding/json, against what was written.
+func decodesTo(t *rapid.T, line []byte, want model.Sample) {
+	t.Helper()
+	var d decoder
+	got, err := d.sample(line)
+	if err != nil {
+		t.Fatalf("decode: %v\n%s", err, line)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("decoder (-want +got):\n%s", diff)
+	}
+	got, err = oracleDecode(line)
+	if err != nil {
+		t.Fatalf("encoding/json: %v\n%s", err, line)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("encoding/json (-want +got):\n%s", diff)
+	}
 }
 
 func TestTheExtremesOfEveryNumberSurvive(t *testing.T) {
