@@ -21,7 +21,7 @@
 //
 // [Check] tries the same programs for a report to people.
 //
-// The package may import model, bpf, github.com/cilium/ebpf and
+// The package may import model, bpf, those below it, github.com/cilium/ebpf and
 // github.com/prometheus/procfs. It writes nothing to the kernel's network
 // settings.
 package probe
