@@ -9,7 +9,7 @@ import (
 )
 
 // bestStaticTries bounds how many settings are simulated in search of the best.
-const bestStaticTries = 8
+const bestStaticTries = 16
 
 // bestStatic returns the cell of the cheapest setting of the grid with at most
 // 1% violating windows over the scenario, in hindsight; where there is none,
@@ -36,7 +36,7 @@ func (p *prepared) bestStatic(ctx context.Context, table *steady, s sim.Scenario
 	}
 	// The table is off by some windows: what it has slightly above the limit
 	// is tried too, but what it has far above only if nothing else holds.
-	const doubtful = 0.05
+	const doubtful = 0.1
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		hopelessA, hopelessB := a.violating > maxViolating+doubtful, b.violating > maxViolating+doubtful
 		switch {

@@ -19,22 +19,40 @@ const (
 )
 
 // grid returns the settings that references choose from: plain interrupts, and
-// flush timeouts from 8 us up to the largest, each 25% above the one before.
+// flush timeouts from 8 us up to the largest, each 25% above the one before,
+// with deferral and, where interrupts may be suspended, with suspension.
 func (p *Plan) grid() []model.Settings {
-	out := []model.Settings{{}}
+	var timeouts []time.Duration
 	for g := float64(gridStart); g < float64(p.MaxFlush)*0.99; g *= gridStep {
-		out = append(out, p.at(time.Duration(g).Round(100*time.Nanosecond)))
+		timeouts = append(timeouts, time.Duration(g).Round(100*time.Nanosecond))
 	}
-	return append(out, p.at(p.MaxFlush))
+	timeouts = append(timeouts, p.MaxFlush)
+	out := []model.Settings{{}}
+	for _, flush := range timeouts {
+		out = append(out, p.at(flush))
+	}
+	if p.Regime == RegimeDeferral {
+		return out
+	}
+	for _, flush := range timeouts {
+		out = append(out, deferral(flush))
+	}
+	return out
 }
 
-// at returns the settings for a flush timeout. The defer count is what fits
-// into 2 ms, 5 to 100.
-func (p *Plan) at(flush time.Duration) model.Settings {
-	s := model.Settings{
+// deferral returns the settings that only defer with a flush timeout. The defer
+// count is what fits into 2 ms, 5 to 100.
+func deferral(flush time.Duration) model.Settings {
+	return model.Settings{
 		DeferHardIRQs:   uint32(max(5, min(100, 2*time.Millisecond/flush))),
 		GROFlushTimeout: flush,
 	}
+}
+
+// at returns the regime's settings for a flush timeout: suspension where the
+// application prefers busy polling or can be made to, and deferral otherwise.
+func (p *Plan) at(flush time.Duration) model.Settings {
+	s := deferral(flush)
 	if p.Regime != RegimeDeferral {
 		s.IRQSuspendTimeout = suspendTimeout
 	}
