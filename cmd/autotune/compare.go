@@ -55,7 +55,22 @@ type compareGridCmd struct {
 	Jobs       int            `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
 	JSON       bool           `help:"One object per line." name:"json"`
 
+	keepFlags
 	compareTraceFlags `group:"Recorded load"`
+}
+
+// keepFlags keep finished cells for other runs.
+type keepFlags struct {
+	Cells    string `help:"Directory that keeps each cell as it ends and gives back those that are there, so that an interrupted comparison goes on, and one with a policy more simulates only that." type:"path" placeholder:"DIR"`
+	AnyBuild bool   `help:"Take over from --cells what references did under another build of autotune with this flag, and their tables of steady states: for work on a policy, as long as the simulator stays as it is." name:"any-build"`
+}
+
+// check refuses flags that do nothing.
+func (k keepFlags) check() error {
+	if k.AnyBuild && k.Cells == "" {
+		return errors.New("--any-build belongs to --cells, which keeps what another build made")
+	}
+	return nil
 }
 
 // Help says what the name alone does.
@@ -216,6 +231,9 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return usageError(err)
 	}
+	if err := c.keepFlags.check(); err != nil {
+		return usageError(err)
+	}
 	progress := newTicker(std.err)
 	plan, err := c.plan(ctx, std, progress.say)
 	switch {
@@ -242,7 +260,7 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 		table = filepath.Join(c.Output, compare.TableFile)
 	}
 	options := compare.RunOptions{
-		Shard: shard, Shards: shards, Table: table, Workers: c.Jobs, Progress: progress.say,
+		Shard: shard, Shards: shards, Table: table, Kept: c.Cells, AnyBuild: c.AnyBuild, Workers: c.Jobs, Progress: progress.say,
 	}
 	if c.Journal {
 		options.Journal = c.journals

@@ -32,6 +32,8 @@ type compareRobustnessCmd struct {
 	Jobs       int            `short:"j" help:"Goroutines; 0 is one per usable CPU. Results do not depend on it." default:"0"`
 	Force      bool           `help:"Overwrite what other commands left in the directory."`
 	JSON       bool           `help:"One object per line." name:"json"`
+
+	keepFlags
 }
 
 // variants returns the comparisons that the flags ask for.
@@ -79,6 +81,9 @@ func (c *compareRobustnessCmd) Run(ctx context.Context, std streams) error {
 			return usageError(err)
 		}
 	}
+	if err := c.keepFlags.check(); err != nil {
+		return usageError(err)
+	}
 	for _, dir := range []string{c.Output, c.Tables} {
 		if dir == "" {
 			continue
@@ -89,7 +94,7 @@ func (c *compareRobustnessCmd) Run(ctx context.Context, std streams) error {
 	}
 	progress := newTicker(std.err)
 	err = compare.RunVariants(ctx, variants, c.Output, compare.RunOptions{
-		Shard: shard, Shards: shards, Tables: c.Tables, Workers: c.Jobs, Progress: progress.say,
+		Shard: shard, Shards: shards, Tables: c.Tables, Kept: c.Cells, AnyBuild: c.AnyBuild, Workers: c.Jobs, Progress: progress.say,
 	})
 	progress.end()
 	if errors.Is(err, context.Canceled) {

@@ -100,6 +100,9 @@ type prepared struct {
 	scenarios []scenarios.File
 	// full is the number of queues of the whole host.
 	full int
+	// referenceBuild is the build of autotune whose references count; empty is
+	// any.
+	referenceBuild string
 }
 
 const (
@@ -212,7 +215,7 @@ func (p *Plan) prepare() (*prepared, error) {
 			return bad("%w", err)
 		}
 	}
-	out.Plan = *p
+	out.Plan, out.referenceBuild = *p, p.Program
 	if out.preset, err = p.Plant.preset(preset, p.Queues); err != nil {
 		return bad("%w", err)
 	}

@@ -20,6 +20,13 @@ type RunOptions struct {
 	// directory that keeps one for each machine, target quantile and length of
 	// window; both empty keep none.
 	Table, Tables string
+	// Kept, where not empty, is a directory that keeps finished cells: those
+	// that it has are taken from there, and the others added as they end.
+	Kept string
+	// AnyBuild takes references, and tables of steady states, from any build
+	// of autotune that was told so too: who works on a policy knows that the
+	// simulator is the same.
+	AnyBuild bool
 	// Workers is the number of goroutines; zero is one per usable CPU.
 	Workers int
 	// Progress, when not nil, is told what is going on, one call at a time.
@@ -75,6 +82,9 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 	if err := plan.runnable(); err != nil {
 		return nil, err
 	}
+	if o.AnyBuild {
+		p.referenceBuild = ""
+	}
 	progress := o.Progress
 	if progress == nil {
 		progress = func(string) {}
@@ -89,17 +99,26 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 			return nil, fmt.Errorf("%w: the table of steady states is to be kept in %s, which is no directory", ErrPlan, filepath.Dir(file))
 		}
 	}
-	table, err := p.loadSteady(ctx, file, workers(o.Workers), progress)
-	if err != nil {
-		return nil, err
-	}
 	var mine []job
 	all := p.jobs()
 	for _, i := range deal(len(all), o.Shard, o.Shards) {
 		mine = append(mine, all[i])
 	}
 	cells := make([]Cell, len(mine))
-	err = parallel(ctx, len(mine), workers(o.Workers), func(i int) error {
+	kept := keptCells{dir: o.Kept}
+	missing, err := kept.fill(p, mine, cells, o.Journal != nil)
+	if err != nil || len(missing) == 0 {
+		return cells, err
+	}
+	if n := len(mine) - len(missing); n > 0 {
+		progress(fmt.Sprintf("cells: %d of %d kept from before", n, len(mine)))
+	}
+	table, err := p.loadSteady(ctx, file, workers(o.Workers), progress)
+	if err != nil {
+		return nil, err
+	}
+	err = parallel(ctx, len(missing), workers(o.Workers), func(n int) error {
+		i := missing[n]
 		j := mine[i]
 		var journal tuner.Journal
 		if o.Journal != nil && j.contender.spec != "" {
@@ -113,8 +132,13 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 		if c, ok := journal.(interface{ Close() error }); ok {
 			err = errors.Join(err, c.Close())
 		}
-		return err
-	}, func(done int) { progress(fmt.Sprintf("cells: %d of %d", done, len(mine))) })
+		if err != nil {
+			return err
+		}
+		return kept.keep(p, j, cells[i])
+	}, func(done int) {
+		progress(fmt.Sprintf("cells: %d of %d", len(mine)-len(missing)+done, len(mine)))
+	})
 	if err != nil {
 		return nil, err
 	}

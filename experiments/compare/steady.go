@@ -77,7 +77,7 @@ type steady struct {
 // steadyKey is what the table of steady states depends on.
 func (p *prepared) steadyKey() string {
 	return digest([]any{
-		steadyVersion, p.Program, p.preset, p.Regime, p.Latency, p.Queues, p.Quantile, p.Interval, p.LoadScale, p.MaxFlush,
+		steadyVersion, p.referenceBuild, p.preset, p.Regime, p.Latency, p.Queues, p.Quantile, p.Interval, p.LoadScale, p.MaxFlush,
 	})
 }
 
