@@ -444,7 +444,7 @@ func BenchmarkReplayHour(b *testing.B) {
 	faster := func(b *testing.B) {
 		b.ReportMetric(3600*float64(b.N)/b.Elapsed().Seconds(), "x")
 	}
-	for _, args := range [][]string{{"replay", path, "--policy", "random"}, {"replay", path, "--policy", "aimd"}, {"replay", path, "--verify"}} {
+	for _, args := range [][]string{{"replay", path, "--policy", "random"}, {"replay", path, "--policy", "aimd"}, {"replay", path, "--policy", "greybox"}, {"replay", path, "--verify"}} {
 		b.Run(strings.Join(append(args[:1:1], args[2:]...), " "), func(b *testing.B) {
 			for b.Loop() {
 				if code := run(b.Context(), args, io.Discard, io.Discard); code != exitDone {
