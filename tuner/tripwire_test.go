@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"autotune/model"
+	"autotune/tuner"
 )
 
 // spiking shows a window beyond the tripwire.
@@ -60,4 +61,63 @@ func TestTripwireEndsASettingThatSpoilsWindowsNowAndThen(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTripwireRollsBackAfterOneWindow(t *testing.T) {
+	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeSafety), nil)
+	b.run(1, same(steady()))
+	b.wantState(deferralOf(50 * us))
+	bad := steady()
+	bad.delay = 2 * time.Millisecond
+	b.run(1, same(bad))
+	b.wantState(model.Settings{})
+	b.wantEntry("tripwire", model.VerdictReverted, "above 4 times the SLO")
+}
+
+func TestTripwireTakesASingleWindowAtRestForTheHosts(t *testing.T) {
+	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeCost), nil)
+	show := costs(map[time.Duration]time.Duration{0: 20 * us, 50 * us: 15 * us})
+	spike := func(q model.Queue, s model.Settings) window {
+		w := show(q, s)
+		w.delay = 2 * time.Millisecond
+		return w
+	}
+	b.run(14, show)
+	b.wantEntry("trial", model.VerdictKept, "")
+	b.run(1, spike)
+	b.wantState(deferralOf(50 * us))
+	b.run(1, show)
+	b.wantState(deferralOf(50 * us))
+	b.run(2, spike)
+	b.wantState(model.Settings{})
+	b.wantEntry("tripwire", model.VerdictApplied, "above 4 times the SLO")
+}
+
+func TestTripwireRollsBackWhenTheCPUFills(t *testing.T) {
+	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeSafety), func(o *tuner.Options) {
+		o.CPUs = map[model.Queue][]int{testQueue(0): {1}}
+	})
+	for i, busy := range []time.Duration{600, 970} {
+		w := steady()
+		w.cost += time.Duration(i) * us
+		s := b.sample(same(w))
+		s.CPUs = []model.CPUSample{{CPU: 1, Busy: busy * time.Millisecond}, {CPU: 0, Busy: time.Second}}
+		b.step(s)
+	}
+	b.wantState(model.Settings{})
+	b.wantEntry("tripwire", model.VerdictReverted, "utilisation rose from 0.60 to 0.97")
+}
+
+func TestTripwireLeavesAMoveThatOthersFillTheCPUUnder(t *testing.T) {
+	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeSafety), func(o *tuner.Options) {
+		o.CPUs = map[model.Queue][]int{testQueue(0): {1}}
+	})
+	for i, busy := range []time.Duration{600, 970} {
+		w := steady()
+		w.cost -= time.Duration(i) * us
+		s := b.sample(same(w))
+		s.CPUs = []model.CPUSample{{CPU: 1, Busy: busy * time.Millisecond}}
+		b.step(s)
+	}
+	b.wantState(deferralOf(50 * us))
 }

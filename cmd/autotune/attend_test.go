@@ -16,21 +16,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// openOneQueue returns an actuator of a device with one queue, until the test
+// ends.
+func openOneQueue(t *testing.T) (*actuate.Host, *memkernel.Device) {
+	t.Helper()
+	system := memkernel.New()
+	device := system.AddNamespace("n").AddDevice("dev0", 1, memkernel.Driver{})
+	dir := t.TempDir()
+	host, err := actuate.Open(t.Context(), actuate.Options{
+		System: system, Namespace: actuate.NamespaceRef{Name: "n"}, Ifaces: []string{"dev0"},
+		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
+	return host, device
+}
+
 // TestARunTellsOfRebindsAndYields has an actuator that meets another writer,
 // gets its queue back, and meets an instance that was made anew.
 func TestARunTellsOfRebindsAndYields(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
-		system := memkernel.New()
-		device := system.AddNamespace("n").AddDevice("dev0", 1, memkernel.Driver{})
-		dir := t.TempDir()
-		host, err := actuate.Open(t.Context(), actuate.Options{
-			System: system, Namespace: actuate.NamespaceRef{Name: "n"}, Ifaces: []string{"dev0"},
-			StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer host.Close()
+		host, device := openOneQueue(t)
 		q := device.Queue(0)
 		ours := model.Settings{DeferHardIRQs: 5, GROFlushTimeout: 20 * time.Microsecond}
 		other := ours
@@ -101,18 +109,8 @@ func TestARunTellsOfRebindsAndYields(t *testing.T) {
 }
 
 func TestAProcessWithTheIDOfAnEndedOneIsReportedOn(t *testing.T) {
-	system := memkernel.New()
-	system.AddNamespace("n").AddDevice("dev0", 1, memkernel.Driver{})
-	dir := t.TempDir()
-	host, err := actuate.Open(t.Context(), actuate.Options{
-		System: system, Namespace: actuate.NamespaceRef{Name: "n"}, Ifaces: []string{"dev0"},
-		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer host.Close()
-	procfs := filepath.Join(dir, "proc")
+	host, _ := openOneQueue(t)
+	procfs := filepath.Join(t.TempDir(), "proc")
 	task := filepath.Join(procfs, "42", "task", "42")
 	var out, errs bytes.Buffer
 	a := &attendance{
