@@ -3,6 +3,9 @@ package bayes
 import (
 	"math"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -25,9 +28,7 @@ type Regression struct {
 	mean       *mat.VecDense
 
 	gain      *mat.VecDense
-	chol      mat.Cholesky
 	precision *mat.SymDense
-	weighted  *mat.VecDense
 }
 
 // NewRegression returns a regression without data. Observations belong to one
@@ -49,7 +50,7 @@ func Resume(prior *Prior, forget float64, data []*Evidence) *Regression {
 	r := &Regression{
 		prior: prior, forget: forget, data: data, since: make([]int, len(data)),
 		covariance: mat.NewSymDense(n, nil), mean: mat.NewVecDense(n, nil),
-		gain: mat.NewVecDense(n, nil), precision: mat.NewSymDense(n, nil), weighted: mat.NewVecDense(n, nil),
+		gain: mat.NewVecDense(n, nil), precision: mat.NewSymDense(n, nil),
 	}
 	r.refresh()
 	return r
@@ -73,14 +74,14 @@ func (r *Regression) SetPrior(p *Prior) {
 // not knowing them gives it.
 func (r *Regression) Predict(x *Row) (mean, variance float64) {
 	raw := r.covariance.RawSymmetric()
-	for i := range x.n {
-		a := x.index[i]
+	index, value := x.index[:x.n], x.value[:x.n]
+	for i, a := range index {
 		line := raw.Data[a*raw.Stride : (a+1)*raw.Stride]
-		sum := x.value[i] * line[a]
-		for j := i + 1; j < x.n; j++ {
-			sum += 2 * x.value[j] * line[x.index[j]]
+		sum := value[i] * line[a]
+		for j := i + 1; j < len(index); j++ {
+			sum += 2 * value[j] * line[index[j]]
 		}
-		variance += x.value[i] * sum
+		variance += value[i] * sum
 	}
 	return x.dot(r.mean.RawVector().Data), math.Max(0, variance)
 }
@@ -146,14 +147,46 @@ func (r *Regression) refresh() {
 	r.solve()
 }
 
+// leastPivot is the least ratio of two pivots of the factorisation: with a
+// smaller one the precision is no better than singular in double precision.
+const leastPivot = 1e-8
+
+// solve computes mean and covariance from the precision, and reports whether it
+// could. It calls LAPACK itself: [mat.Cholesky] estimates a condition number
+// besides, which takes as long as the rest.
 func (r *Regression) solve() bool {
 	r.precision.CopySym(r.prior.precision)
-	copy(r.weighted.RawVector().Data, r.prior.weighted)
-	sum := Evidence{information: r.precision, weighted: r.weighted.RawVector().Data}
+	mean := r.mean.RawVector().Data
+	copy(mean, r.prior.weighted)
+	sum := Evidence{information: r.precision, weighted: mean}
 	for _, e := range r.data {
 		sum.Plus(e, 1)
 	}
-	return r.chol.Factorize(r.precision) && r.chol.SolveVecTo(r.mean, r.weighted) == nil && r.chol.InverseTo(r.covariance) == nil
+	factor, ok := lapack64.Potrf(r.precision.RawSymmetric())
+	if !ok || !regular(factor) {
+		return false
+	}
+	lapack64.Potrs(factor, blas64.General{Rows: len(mean), Cols: 1, Stride: 1, Data: mean})
+	inverse := r.covariance.RawSymmetric()
+	copy(inverse.Data, factor.Data)
+	_, ok = lapack64.Potri(blas64.Triangular{
+		Uplo: blas.Upper, Diag: blas.NonUnit, N: inverse.N, Data: inverse.Data, Stride: inverse.Stride,
+	})
+	return ok
+}
+
+// regular reports whether a factor can be solved with: all its pivots are finite
+// and none is lost beside the greatest.
+func regular(factor blas64.Triangular) bool {
+	least, greatest := math.Inf(1), 0.0
+	for i := range factor.N {
+		pivot := factor.Data[i*factor.Stride+i]
+		if !finite(pivot) {
+			return false
+		}
+		least, greatest = min(least, pivot), max(greatest, pivot)
+	}
+	return least > leastPivot*greatest
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
