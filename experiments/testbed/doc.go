@@ -6,8 +6,9 @@
 // The central type is [Bed]. [New] builds one and [Bed.Close] removes it,
 // with everything that was started in it; a bed whose owner was killed is
 // removed by the next [New] or [Sweep]. Any number of beds stand side by
-// side. [Require] tells a test whether it can have one, and [Alone] keeps
-// tests that measure from measuring each other.
+// side. [Require] tells a test whether it can have one, [Alone] keeps tests that
+// measure from measuring each other, and [Attempt] measures again where the
+// machine was disturbed.
 //
 // The names of a bed's namespaces tell its owner by process ID and start time.
 // Processes of different PID namespaces must therefore not share /run/netns.

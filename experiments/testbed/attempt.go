@@ -1,0 +1,121 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// attempts is how often [Attempt] measures at most.
+const attempts = 4
+
+// Attempt runs a measurement until it agrees with what the test expects, at most
+// a few times, and fails the test if it never does. A machine that is shared with
+// others, or whose host is, disturbs one or the other; what is wrong with the
+// code is wrong every time.
+//
+// Each attempt begins anew: its context ends and what it registered with Cleanup
+// runs before the next begins, so that no load of one disturbs another. Error and
+// Fatal end or fail the attempt only; what fails in a cleanup fails the test.
+func Attempt(tb testing.TB, measure func(tb testing.TB)) {
+	tb.Helper()
+	for n := range attempts {
+		a := &attempt{TB: tb, last: n == attempts-1}
+		a.run(measure)
+		if !a.failed || tb.Failed() || tb.Skipped() {
+			return
+		}
+		tb.Logf("attempt %d of %d disagreed", n+1, attempts)
+	}
+}
+
+// attempt is the test as one attempt sees it.
+type attempt struct {
+	testing.TB
+	//nolint:containedctx // It is what Context returns, as that of a test.
+	ctx      context.Context
+	cleanups []func()
+	// last tells that from now on a failure is one of the test.
+	last, failed bool
+}
+
+// run measures in a goroutine of its own, which Fatal may end.
+func (a *attempt) run(measure func(tb testing.TB)) {
+	var cancel context.CancelFunc
+	a.ctx, cancel = context.WithCancel(a.TB.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		measure(a)
+	}()
+	<-done
+	cancel()
+	a.last = true
+	a.cleanUp()
+}
+
+// cleanUp runs what was registered, the last first, all of it even where one
+// fails at once.
+func (a *attempt) cleanUp() {
+	n := len(a.cleanups) - 1
+	if n < 0 {
+		return
+	}
+	f := a.cleanups[n]
+	a.cleanups = a.cleanups[:n]
+	defer a.cleanUp()
+	f()
+}
+
+// Context implements [testing.TB].
+func (a *attempt) Context() context.Context { return a.ctx }
+
+// Cleanup implements [testing.TB]. It must be called by the goroutine that
+// measures.
+func (a *attempt) Cleanup(f func()) { a.cleanups = append(a.cleanups, f) }
+
+// Failed implements [testing.TB].
+func (a *attempt) Failed() bool { return a.failed || a.TB.Failed() }
+
+// Fail implements [testing.TB].
+func (a *attempt) Fail() {
+	a.failed = true
+	if a.last {
+		a.TB.Fail()
+	}
+}
+
+// FailNow implements [testing.TB].
+func (a *attempt) FailNow() {
+	a.Fail()
+	runtime.Goexit()
+}
+
+// Error implements [testing.TB].
+func (a *attempt) Error(args ...any) {
+	a.Helper()
+	a.Log(fmt.Sprint(args...))
+	a.Fail()
+}
+
+// Errorf implements [testing.TB].
+func (a *attempt) Errorf(format string, args ...any) {
+	a.Helper()
+	a.Logf(format, args...)
+	a.Fail()
+}
+
+// Fatal implements [testing.TB].
+func (a *attempt) Fatal(args ...any) {
+	a.Helper()
+	a.Log(fmt.Sprint(args...))
+	a.FailNow()
+}
+
+// Fatalf implements [testing.TB].
+func (a *attempt) Fatalf(format string, args ...any) {
+	a.Helper()
+	a.Logf(format, args...)
+	a.FailNow()
+}
