@@ -112,7 +112,9 @@ func (r *cpuReader) sample() ([]model.CPUSample, error) {
 }
 
 // busy sums the growth of the fields that are neither idle nor stolen, each at
-// least 0: some go back at times. Guest times are part of user and nice.
+// least 0: some go back at times. Guest times are part of user and nice. All are
+// sampled by the tick, unlike the idle time of a kernel with NO_HZ, so that this
+// and the idle time need not add up to what has passed.
 func busy(last, now procfs.CPUStat) time.Duration {
 	return ticks(now.User-last.User) +
 		ticks(now.Nice-last.Nice) +

@@ -55,7 +55,7 @@ type shortLived struct {
 	client *net.UDPConn
 }
 
-func (b *bed) startBrief(t *testing.T) shortLived {
+func (b *bed) startBrief(t testing.TB) shortLived {
 	t.Helper()
 	p := shortLived{cmd: roleCommand(brief)}
 	p.cmd.Env = append(p.cmd.Env, addrVariable+"="+b.Server().Addr.String())
@@ -80,7 +80,7 @@ func (b *bed) startBrief(t *testing.T) shortLived {
 	return p
 }
 
-func (p shortLived) send(t *testing.T, text string, n int) {
+func (p shortLived) send(t testing.TB, text string, n int) {
 	t.Helper()
 	for range n {
 		if _, err := p.client.Write([]byte(text)); err != nil {
@@ -91,7 +91,7 @@ func (p shortLived) send(t *testing.T, text string, n int) {
 }
 
 // end waits for the end, and returns all the CPU time that the process took.
-func (p shortLived) end(t *testing.T) time.Duration {
+func (p shortLived) end(t testing.TB) time.Duration {
 	t.Helper()
 	p.send(t, "stop", 1)
 	if err := p.cmd.Wait(); err != nil {
@@ -103,7 +103,7 @@ func (p shortLived) end(t *testing.T) time.Duration {
 // Processes that are born, receive and end: what they took adds up to what the
 // kernel tells their parent, and every window has a cost.
 func TestTheCPUTimeOfProcessesThatComeAndGoIsKnown(t *testing.T) {
-	attempt(t, func(t *testing.T) error {
+	attempt(t, func(t testing.TB) error {
 		b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
 		s := b.open(t, Options{Interval: 400 * time.Millisecond})
 		took, told := make(map[int]time.Duration), make(map[int]time.Duration)

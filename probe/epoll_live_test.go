@@ -84,7 +84,7 @@ func countEvents() error {
 const addrVariable = "PROBE_TEST_ADDR"
 
 func TestEpollReturnsMatchTheServersOwnCount(t *testing.T) {
-	attempt(t, func(t *testing.T) error {
+	attempt(t, func(t testing.TB) error {
 		b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
 		cmd := roleCommand(counting)
 		cmd.Env = append(cmd.Env, addrVariable+"="+b.Server().Addr.String())

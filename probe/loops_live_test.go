@@ -18,18 +18,13 @@ import (
 
 // attempt runs a measurement until it agrees with the other count, at most a
 // few times: on a machine shared with others one of the two may be read late.
-// What is wrong with the programs is wrong every time.
-func attempt(t *testing.T, measure func(t *testing.T) error) {
+func attempt(t *testing.T, measure func(tb testing.TB) error) {
 	t.Helper()
-	const rounds = 4
-	var err error
-	for round := range rounds {
-		if err = measure(t); err == nil {
-			return
+	testbed.Attempt(t, func(tb testing.TB) {
+		if err := measure(tb); err != nil {
+			tb.Error(err)
 		}
-		t.Logf("round %d: %v; once more", round+1, err)
-	}
-	t.Error(err)
+	})
 }
 
 // datagrams is a sender on the client's end and a receiver on the server's.
@@ -85,7 +80,7 @@ func (d datagrams) send(tb testing.TB, n int, interval time.Duration) {
 func TestTimerArithmeticOfSparseTraffic(t *testing.T) {
 	for _, threaded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("threaded %t", threaded), func(t *testing.T) {
-			attempt(t, func(t *testing.T) error {
+			attempt(t, func(t testing.TB) error {
 				const (
 					count = 40
 					n     = 5
@@ -165,7 +160,7 @@ func TestWithoutDeferralNoPollIsStartedByATimer(t *testing.T) {
 
 // UDP has no answers, so the sender knows how many packets there were.
 func TestDatagramsAreCounted(t *testing.T) {
-	attempt(t, func(t *testing.T) error {
+	attempt(t, func(t testing.TB) error {
 		b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
 		s := b.open(t, Options{Interval: liveInterval})
 		d := b.datagrams(t)

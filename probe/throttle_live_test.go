@@ -48,7 +48,7 @@ func TestSampledDistributionsAreThoseOfEverything(t *testing.T) {
 	attempt(t, compareSampled)
 }
 
-func compareSampled(t *testing.T) (err error) {
+func compareSampled(t testing.TB) (err error) {
 	b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
 	b.set(t, deferral(300*time.Microsecond))
 	b.serve(t, nil)
