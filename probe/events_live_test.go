@@ -103,56 +103,58 @@ func TestEventsSumUpToTheSamplesOfTheirWindows(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBed(t, tt.bed)
-			b.set(t, tt.settings)
-			b.serve(t, nil)
-			s := b.open(t, Options{
-				Interval: 100 * time.Millisecond, EpollEvents: true,
-				Events: &EventOptions{Window: 150 * time.Millisecond, Every: 400 * time.Millisecond},
-			})
-			b.phase(t, "load", 5000)
-			var total eventTotals
-			for window := range 24 {
-				sample := next(t, s)
-				events := s.Events()
-				if taken := window%4 < 2; taken != (events != nil) {
-					t.Fatalf("window %d: %d spans of events, want some: %t", window, len(events), taken)
-				}
-				if events == nil {
-					continue
-				}
-				checkSpans(t, events, sample)
-				if sample.Lost != 0 || events[len(events)-1].Lost != 0 {
-					t.Logf("window %d: lost %d by the probes, %d events", window, sample.Lost, events[len(events)-1].Lost)
-					continue
-				}
-				for i := range sample.Queues {
-					q := &sample.Queues[i]
-					if diff := cmp.Diff(sumSample(q), sumEvents(events, q.Queue), cmp.AllowUnexported(eventSums{})); diff != "" {
-						t.Errorf("window %d, queue %v: polls and packets (-sample +events):\n%s", window, q.Queue, diff)
+			testbed.Attempt(t, func(t testing.TB) {
+				b := newBed(t, tt.bed)
+				b.set(t, tt.settings)
+				b.serve(t, nil)
+				s := b.open(t, Options{
+					Interval: 100 * time.Millisecond, EpollEvents: true,
+					Events: &EventOptions{Window: 150 * time.Millisecond, Every: 400 * time.Millisecond},
+				})
+				b.phase(t, "load", 5000)
+				var total eventTotals
+				for window := range 24 {
+					sample := next(t, s)
+					events := s.Events()
+					if taken := window%4 < 2; taken != (events != nil) {
+						t.Fatalf("window %d: %d spans of events, want some: %t", window, len(events), taken)
+					}
+					if events == nil {
+						continue
+					}
+					checkSpans(t, events, sample)
+					if sample.Lost != 0 || events[len(events)-1].Lost != 0 {
+						t.Logf("window %d: lost %d by the probes, %d events", window, sample.Lost, events[len(events)-1].Lost)
+						continue
+					}
+					for i := range sample.Queues {
+						q := &sample.Queues[i]
+						if diff := cmp.Diff(sumSample(q), sumEvents(events, q.Queue), cmp.AllowUnexported(eventSums{})); diff != "" {
+							t.Errorf("window %d, queue %v: polls and packets (-sample +events):\n%s", window, q.Queue, diff)
+						}
+					}
+					// The server is known from its first read on.
+					if window >= 4 {
+						total.add(sample, events)
 					}
 				}
-				// The server is known from its first read on.
-				if window >= 4 {
-					total.add(sample, events)
+				t.Logf("%+v", total)
+				if total.polls < 500 || total.answered < 500 || total.waits < 500 {
+					t.Errorf("too little to compare: %+v", total)
 				}
-			}
-			t.Logf("%+v", total)
-			if total.polls < 500 || total.answered < 500 || total.waits < 500 {
-				t.Errorf("too little to compare: %+v", total)
-			}
-			if !about(total.answered, total.countedAnswered, total.windows) {
-				t.Errorf("%d requests were answered by the events, %d by the samples", total.answered, total.countedAnswered)
-			}
-			if !about(total.waits, total.countedWaits, total.windows) {
-				t.Errorf("%d returns of epoll_wait by the events, %d by the samples", total.waits, total.countedWaits)
-			}
+				if !about(total.answered, total.countedAnswered, total.windows) {
+					t.Errorf("%d requests were answered by the events, %d by the samples", total.answered, total.countedAnswered)
+				}
+				if !about(total.waits, total.countedWaits, total.windows) {
+					t.Errorf("%d returns of epoll_wait by the events, %d by the samples", total.waits, total.countedWaits)
+				}
+			})
 		})
 	}
 }
 
 // checkSpans proves what holds for the events of any window.
-func checkSpans(t *testing.T, events []model.Events, s model.Sample) {
+func checkSpans(t testing.TB, events []model.Events, s model.Sample) {
 	t.Helper()
 	// A window's reading is a little after its end, longer where this process
 	// is held up.
@@ -181,31 +183,33 @@ func checkSpans(t *testing.T, events []model.Events, s model.Sample) {
 }
 
 func TestEventsThatFindNoRoomAreCounted(t *testing.T) {
-	b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
-	b.serve(t, nil)
-	s := b.open(t, Options{
-		Interval: 100 * time.Millisecond, EpollEvents: true,
-		Events: &EventOptions{Buffer: 1},
-	})
-	b.phase(t, "load", 8000)
-	next(t, s)
-	next(t, s)
-	var total eventTotals
-	for range 10 {
-		sample := next(t, s)
-		if sample.Lost != 0 {
-			t.Errorf("%d counts were lost with the events", sample.Lost)
+	testbed.Attempt(t, func(t testing.TB) {
+		b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
+		b.serve(t, nil)
+		s := b.open(t, Options{
+			Interval: 100 * time.Millisecond, EpollEvents: true,
+			Events: &EventOptions{Buffer: 1},
+		})
+		b.phase(t, "load", 8000)
+		next(t, s)
+		next(t, s)
+		var total eventTotals
+		for range 10 {
+			sample := next(t, s)
+			if sample.Lost != 0 {
+				t.Errorf("%d counts were lost with the events", sample.Lost)
+			}
+			total.add(sample, s.Events())
 		}
-		total.add(sample, s.Events())
-	}
-	t.Logf("%+v", total)
-	if total.lost == 0 || total.polls >= total.countedPolls {
-		t.Errorf("%d of %d polls told of themselves, %d events were lost; want a loss", total.polls, total.countedPolls, total.lost)
-	}
-	got, want := total.polls+total.waits+total.requests+total.lost, total.countedPolls+total.countedWaits+total.countedAnswered
-	if !about(got, want, total.windows) {
-		t.Errorf("%d events were taken or lost, the samples count %d", got, want)
-	}
+		t.Logf("%+v", total)
+		if total.lost == 0 || total.polls >= total.countedPolls {
+			t.Errorf("%d of %d polls told of themselves, %d events were lost; want a loss", total.polls, total.countedPolls, total.lost)
+		}
+		got, want := total.polls+total.waits+total.requests+total.lost, total.countedPolls+total.countedWaits+total.countedAnswered
+		if !about(got, want, total.windows) {
+			t.Errorf("%d events were taken or lost, the samples count %d", got, want)
+		}
+	})
 }
 
 func TestEventProgramsAreAcceptedAsRawTracepoints(t *testing.T) {

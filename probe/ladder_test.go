@@ -195,44 +195,46 @@ func TestEachProbeIsMissedByNameAlone(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, p, err := b.variant(t, tt.change)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var missing []string
-			for _, m := range p.missing {
-				missing = append(missing, m.Name)
-				if m.Lost == "" || m.Err == nil {
-					t.Errorf("%s is missing without a reason: %+v", m.Name, m)
+			testbed.Attempt(t, func(t testing.TB) {
+				s, p, err := b.variant(t, tt.change)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if !slices.Equal(missing, tt.missing) {
-				t.Errorf("missing %v, want %v", p.missing, tt.missing)
-			}
-			next(t, s)
-			next(t, s)
-			sample := next(t, s)
-			q, c := sample.Queues[0], sample.CPUs[0]
-			if q.Polls().Packets == 0 || q.RingWait.Count() == 0 {
-				t.Errorf("%+v polls and %d ring waits, want some", q.Polls(), q.RingWait.Count())
-			}
-			got := parts{
-				timers:   q.Timer != nil && q.TimerThread != nil && q.Takeovers != nil && q.Suspension != nil,
-				sockets:  q.SocketWait != nil && q.Delay != nil && sample.Latency != nil && sample.Apps != nil,
-				sends:    q.Service != nil,
-				irqs:     c.HardIRQs != nil && c.HardIRQ != nil,
-				softirqs: c.NetRX != nil && q.SoftirqTime != nil,
-				waits:    len(sample.Apps) > 0 && sample.Apps[0].Waits != nil && sample.Apps[0].Full != nil,
-			}
-			if got != tt.want {
-				t.Errorf("observed %+v, want %+v", got, tt.want)
-			}
-			if got.timers && q.Timer.Fires == 0 {
-				t.Error("no timer fired")
-			}
-			if got.sockets && q.Delay.Count() == 0 {
-				t.Error("no delay")
-			}
+				var missing []string
+				for _, m := range p.missing {
+					missing = append(missing, m.Name)
+					if m.Lost == "" || m.Err == nil {
+						t.Errorf("%s is missing without a reason: %+v", m.Name, m)
+					}
+				}
+				if !slices.Equal(missing, tt.missing) {
+					t.Errorf("missing %v, want %v", p.missing, tt.missing)
+				}
+				next(t, s)
+				next(t, s)
+				sample := next(t, s)
+				q, c := sample.Queues[0], sample.CPUs[0]
+				if q.Polls().Packets == 0 || q.RingWait.Count() == 0 {
+					t.Errorf("%+v polls and %d ring waits, want some", q.Polls(), q.RingWait.Count())
+				}
+				got := parts{
+					timers:   q.Timer != nil && q.TimerThread != nil && q.Takeovers != nil && q.Suspension != nil,
+					sockets:  q.SocketWait != nil && q.Delay != nil && sample.Latency != nil && sample.Apps != nil,
+					sends:    q.Service != nil,
+					irqs:     c.HardIRQs != nil && c.HardIRQ != nil,
+					softirqs: c.NetRX != nil && q.SoftirqTime != nil,
+					waits:    len(sample.Apps) > 0 && sample.Apps[0].Waits != nil && sample.Apps[0].Full != nil,
+				}
+				if got != tt.want {
+					t.Errorf("observed %+v, want %+v", got, tt.want)
+				}
+				if got.timers && q.Timer.Fires == 0 {
+					t.Error("no timer fired")
+				}
+				if got.sockets && q.Delay.Count() == 0 {
+					t.Error("no delay")
+				}
+			})
 		})
 	}
 }

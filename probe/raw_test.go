@@ -41,60 +41,62 @@ func newRawLoader(tb testing.TB) (*loader, *programs) {
 }
 
 func TestRawTracepointsCountTheSame(t *testing.T) {
-	b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
-	b.set(t, deferral(500_000))
-	b.serve(t, nil)
-	l, raw := newRawLoader(t)
-	if err := raw.attachAll(l, false); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range raw.missing {
-		t.Errorf("probe %s is missing (%s): %v", m.Name, m.Lost, m.Err)
-	}
-	napis, err := b.NAPIs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	options, err := Options{Inventory: b, Interval: liveInterval, Budget: -1}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := newSource(t.Context(), raw, options, napis, nil, boottime)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(second.ticker.Stop)
-	first := b.open(t, Options{Interval: liveInterval})
-	b.phase(t, "load", 5000)
-	direct, twin := collect(t, first, 6), collect(t, second, 1)
-	b.settle(t, first, &direct)
-	twin.add(next(t, second))
-	twin.add(next(t, second))
-	t.Logf("direct %v\nraw %v", direct.String(), twin.String())
-	if direct.polls().Packets == 0 {
-		t.Fatal("no packets")
-	}
-	near := func(what string, got, want uint64) {
-		t.Helper()
-		within(t, what+", raw by direct", float64(got)/float64(want), 0.98, 1.02)
-	}
-	near("packets", twin.thread.Packets, direct.thread.Packets)
-	// The second source's windows reach further into the quiet around the load,
-	// in which the timer still polls.
-	nearly := func(what string, got, want uint64) {
-		t.Helper()
-		within(t, what+", raw by direct", float64(got)/float64(want), 0.98, 1.10)
-	}
-	nearly("polls", twin.thread.Polls, direct.thread.Polls)
-	nearly("arms", twin.timer.Arms, direct.timer.Arms)
-	nearly("fires", twin.timer.Fires, direct.timer.Fires)
-	near("ring waits", twin.ring.Count(), direct.ring.Count())
-	near("socket waits", twin.socket.Count(), direct.socket.Count())
-	near("services", twin.service.Count(), direct.service.Count())
-	near("delays", twin.delay.Count(), direct.delay.Count())
-	if twin.netRX == 0 {
-		t.Error("no NET_RX time")
-	}
+	testbed.Attempt(t, func(t testing.TB) {
+		b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
+		b.set(t, deferral(500_000))
+		b.serve(t, nil)
+		l, raw := newRawLoader(t)
+		if err := raw.attachAll(l, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range raw.missing {
+			t.Errorf("probe %s is missing (%s): %v", m.Name, m.Lost, m.Err)
+		}
+		napis, err := b.NAPIs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		options, err := Options{Inventory: b, Interval: liveInterval, Budget: -1}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := newSource(t.Context(), raw, options, napis, nil, boottime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(second.ticker.Stop)
+		first := b.open(t, Options{Interval: liveInterval})
+		b.phase(t, "load", 5000)
+		direct, twin := collect(t, first, 6), collect(t, second, 1)
+		b.settle(t, first, &direct)
+		twin.add(next(t, second))
+		twin.add(next(t, second))
+		t.Logf("direct %v\nraw %v", direct.String(), twin.String())
+		if direct.polls().Packets == 0 {
+			t.Fatal("no packets")
+		}
+		near := func(what string, got, want uint64) {
+			t.Helper()
+			within(t, what+", raw by direct", float64(got)/float64(want), 0.98, 1.02)
+		}
+		near("packets", twin.thread.Packets, direct.thread.Packets)
+		// The second source's windows reach further into the quiet around the load,
+		// in which the timer still polls.
+		nearly := func(what string, got, want uint64) {
+			t.Helper()
+			within(t, what+", raw by direct", float64(got)/float64(want), 0.98, 1.10)
+		}
+		nearly("polls", twin.thread.Polls, direct.thread.Polls)
+		nearly("arms", twin.timer.Arms, direct.timer.Arms)
+		nearly("fires", twin.timer.Fires, direct.timer.Fires)
+		near("ring waits", twin.ring.Count(), direct.ring.Count())
+		near("socket waits", twin.socket.Count(), direct.socket.Count())
+		near("services", twin.service.Count(), direct.service.Count())
+		near("delays", twin.delay.Count(), direct.delay.Count())
+		if twin.netRX == 0 {
+			t.Error("no NET_RX time")
+		}
+	})
 }
 
 // pollAddress returns where the kernel keeps a NAPI of the bed.

@@ -68,56 +68,58 @@ func TestSubstitutesSeeTheSameRequests(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
-			b.set(t, deferral(500*time.Microsecond))
-			b.serve(t, nil)
-			second, other, err := b.variant(t, without(tt.without...))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var attached, missing []string
-			for _, a := range other.attached {
-				attached = append(attached, a.name)
-			}
-			for _, m := range other.missing {
-				missing = append(missing, m.Name)
-			}
-			if err := traceFunction(); tt.missing == nil && len(missing) > 0 && err != nil {
-				testbed.Skip(t, fmt.Sprintf("this kernel refuses to trace functions: %v", err))
-			}
-			if !slices.Equal(missing, tt.missing) {
-				t.Errorf("missing %v, want %v", other.missing, tt.missing)
-			}
-			for _, name := range tt.attached {
-				if !slices.Contains(attached, name) {
-					t.Errorf("%s is not attached: %v", name, attached)
+			testbed.Attempt(t, func(t testing.TB) {
+				b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
+				b.set(t, deferral(500*time.Microsecond))
+				b.serve(t, nil)
+				second, other, err := b.variant(t, without(tt.without...))
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			first := b.open(t, Options{Interval: liveInterval})
-			b.phase(t, "load", 5000)
-			direct, twin := collect(t, first, 8), collect(t, second, 1)
-			b.settle(t, first, &direct)
-			twin.add(next(t, second))
-			twin.add(next(t, second))
-			t.Logf("tracepoints %v\nsubstitutes %v", direct.String(), twin.String())
-			if direct.delay.Count() < 1000 {
-				t.Fatalf("%d delays, want at least 1000", direct.delay.Count())
-			}
-			for _, h := range []struct {
-				name      string
-				got, want *model.Histogram
-				low       float64
-			}{
-				{"socket waits", &twin.socket, &direct.socket, 0.8},
-				{"services", &twin.service, &direct.service, tt.service},
-				{"delays", &twin.delay, &direct.delay, 0.8},
-			} {
-				within(t, h.name+" by the tracepoints'", float64(h.got.Count())/float64(h.want.Count()), 0.98, 1.02)
-				for _, q := range []float64{0.5, 0.9} {
-					within(t, fmt.Sprintf("%s, quantile %v, by the tracepoints'", h.name, q),
-						float64(h.got.Quantile(q))/float64(h.want.Quantile(q)), h.low, 1.15)
+				var attached, missing []string
+				for _, a := range other.attached {
+					attached = append(attached, a.name)
 				}
-			}
+				for _, m := range other.missing {
+					missing = append(missing, m.Name)
+				}
+				if err := traceFunction(); tt.missing == nil && len(missing) > 0 && err != nil {
+					testbed.Skip(t, fmt.Sprintf("this kernel refuses to trace functions: %v", err))
+				}
+				if !slices.Equal(missing, tt.missing) {
+					t.Errorf("missing %v, want %v", other.missing, tt.missing)
+				}
+				for _, name := range tt.attached {
+					if !slices.Contains(attached, name) {
+						t.Errorf("%s is not attached: %v", name, attached)
+					}
+				}
+				first := b.open(t, Options{Interval: liveInterval})
+				b.phase(t, "load", 5000)
+				direct, twin := collect(t, first, 8), collect(t, second, 1)
+				b.settle(t, first, &direct)
+				twin.add(next(t, second))
+				twin.add(next(t, second))
+				t.Logf("tracepoints %v\nsubstitutes %v", direct.String(), twin.String())
+				if direct.delay.Count() < 1000 {
+					t.Fatalf("%d delays, want at least 1000", direct.delay.Count())
+				}
+				for _, h := range []struct {
+					name      string
+					got, want *model.Histogram
+					low       float64
+				}{
+					{"socket waits", &twin.socket, &direct.socket, 0.8},
+					{"services", &twin.service, &direct.service, tt.service},
+					{"delays", &twin.delay, &direct.delay, 0.8},
+				} {
+					within(t, h.name+" by the tracepoints'", float64(h.got.Count())/float64(h.want.Count()), 0.98, 1.02)
+					for _, q := range []float64{0.5, 0.9} {
+						within(t, fmt.Sprintf("%s, quantile %v, by the tracepoints'", h.name, q),
+							float64(h.got.Quantile(q))/float64(h.want.Quantile(q)), h.low, 1.15)
+					}
+				}
+			})
 		})
 	}
 }

@@ -12,27 +12,29 @@ import (
 )
 
 func TestABudgetIsKeptBySamplingLess(t *testing.T) {
-	b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
-	b.serve(t, nil)
-	s := b.open(t, Options{Interval: 1100 * time.Millisecond, Budget: 0.0001})
-	before, err := b.RxPackets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.phase(t, "load", 3000)
-	total := collect(t, s, 4)
-	last := total.last
-	received := b.settle(t, s, &total) - before
-	if last.Probe.Cost == nil || *last.Probe.Cost <= last.Probe.Budget || last.Probe.Budget != 100*time.Microsecond {
-		t.Fatalf("cost %+v, want one above 100us per second", last.Probe)
-	}
-	t.Logf("cost %v per second, one socket in %d, one poll in %d", *last.Probe.Cost, last.Queues[0].SampleEvery, last.Probe.PollEvery)
-	if last.Queues[0].SampleEvery < 8 || last.Probe.PollEvery < 2 {
-		t.Errorf("one socket in %d and one poll in %d are sampled far above the budget, want fewer", last.Queues[0].SampleEvery, last.Probe.PollEvery)
-	}
-	if polled := total.polls().Packets; polled < received*999/1000 || polled > received {
-		t.Errorf("%d packets polled of %d: counts are not exact", polled, received)
-	}
+	testbed.Attempt(t, func(t testing.TB) {
+		b := newBed(t, testbed.Options{Threaded: true, ServerCPU: 1})
+		b.serve(t, nil)
+		s := b.open(t, Options{Interval: 1100 * time.Millisecond, Budget: 0.0001})
+		before, err := b.RxPackets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.phase(t, "load", 3000)
+		total := collect(t, s, 4)
+		last := total.last
+		received := b.settle(t, s, &total) - before
+		if last.Probe.Cost == nil || *last.Probe.Cost <= last.Probe.Budget || last.Probe.Budget != 100*time.Microsecond {
+			t.Fatalf("cost %+v, want one above 100us per second", last.Probe)
+		}
+		t.Logf("cost %v per second, one socket in %d, one poll in %d", *last.Probe.Cost, last.Queues[0].SampleEvery, last.Probe.PollEvery)
+		if last.Queues[0].SampleEvery < 8 || last.Probe.PollEvery < 2 {
+			t.Errorf("one socket in %d and one poll in %d are sampled far above the budget, want fewer", last.Queues[0].SampleEvery, last.Probe.PollEvery)
+		}
+		if polled := total.polls().Packets; polled < received*999/1000 || polled > received+1 {
+			t.Errorf("%d packets polled of %d: counts are not exact", polled, received)
+		}
+	})
 }
 
 // below returns the share of values in or below the bucket of d.
@@ -75,15 +77,19 @@ func compareSampled(t testing.TB) (err error) {
 	polls := whole.polls()
 	perPoll := float64(polls.Packets) / float64(polls.Polls-polls.Empty)
 	within(t, "packets counted, sampled by all", float64(part.polls().Packets)/float64(polls.Packets), 0.95, 1.05)
+	// A request of one socket in 16 is followed if the end of the poll before is
+	// known, that is if one of the two is timed. How many of 64 sockets are one
+	// in 16 is random; the mean over 25 windows is wrong by 10%.
+	const followed = 3. / 4 / 16
 	for _, tt := range []struct {
 		name      string
 		all, some *model.Histogram
 		share     float64
 	}{
 		{"ring wait", &whole.ring, &part.ring, 0.5},
-		{"socket wait", &whole.socket, &part.socket, 1. / 32},
-		{"service", &whole.service, &part.service, 1. / 32},
-		{"delay", &whole.delay, &part.delay, 1. / 32},
+		{"socket wait", &whole.socket, &part.socket, followed},
+		{"service", &whole.service, &part.service, followed},
+		{"delay", &whole.delay, &part.delay, followed},
 	} {
 		share := float64(tt.some.Count()) / float64(tt.all.Count())
 		within(t, tt.name+": share sampled", share, tt.share/2, tt.share*2)
