@@ -83,7 +83,7 @@ func shortOptions(tb testing.TB, tuners demo.Tuners, started *commands) demo.Opt
 }
 
 // assertNothingLeft checks that no process, bed or tuner of a run remains.
-func assertNothingLeft(t *testing.T, tuners *thresholdTuners, started *commands) {
+func assertNothingLeft(t testing.TB, tuners *thresholdTuners, started *commands) {
 	t.Helper()
 	tuners.mu.Lock()
 	defer tuners.mu.Unlock()
@@ -106,70 +106,72 @@ func assertNothingLeft(t *testing.T, tuners *thresholdTuners, started *commands)
 }
 
 func TestRunLive(t *testing.T) {
-	testbed.Require(t)
-	testbed.Alone(t)
-	tuners, started := &thresholdTuners{}, &commands{}
-	options := shortOptions(t, tuners, started)
-	var progress bytes.Buffer
-	options.Progress = &progress
-	result, err := demo.Run(t.Context(), options)
-	t.Logf("%s", progress.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	assertNothingLeft(t, tuners, started)
-	if want := 1 + 2*3; tuners.started < want {
-		t.Errorf("%d tuners were started, want at least %d: one to calibrate, and one a turn", tuners.started, want)
-	}
-	if tuners.last.ServerPID == 0 || tuners.last.Ifindex == 0 || tuners.last.Objective.Quantile != 0.9 || tuners.last.Objective.SLO != result.Run.Calibration.Objective {
-		t.Errorf("the last tuner was asked %+v", tuners.last)
-	}
-	if want := 2 * 3 * 3; len(result.Rows) != want {
-		t.Fatalf("%d rows, want %d", len(result.Rows), want)
-	}
-	up, down := map[string]int{}, map[string]int{}
-	for _, r := range result.Rows {
-		name := fmt.Sprintf("round %d, %s, %s", r.Round, r.Contender, r.Phase)
-		if r.Requests == 0 || r.CPUPerRequest == nil || *r.CPUPerRequest <= 0 || r.NAPICPU == nil || *r.NAPICPU == 0 || r.RawP90 == nil {
-			t.Errorf("%s: something is not measured: %+v", name, r)
-			continue
+	testbed.Attempt(t, func(t testing.TB) {
+		testbed.Require(t)
+		testbed.Alone(t)
+		tuners, started := &thresholdTuners{}, &commands{}
+		options := shortOptions(t, tuners, started)
+		var progress bytes.Buffer
+		options.Progress = &progress
+		result, err := demo.Run(t.Context(), options)
+		t.Logf("%s", progress.String())
+		if err != nil {
+			t.Fatal(err)
 		}
-		want := options.Phases[r.PhaseIndex]
-		// A busy machine ends a phase late, and never early.
-		if r.Span < want.Duration {
-			t.Errorf("%s: lasted %v, want at least %v", name, r.Span, want.Duration)
+		assertNothingLeft(t, tuners, started)
+		if want := 1 + 2*3; tuners.started < want {
+			t.Errorf("%d tuners were started, want at least %d: one to calibrate, and one a turn", tuners.started, want)
 		}
-		// Arrivals are random, and what a stalled client has not looked at
-		// when the phase ends is not offered.
-		if r.Offered < want.Rate*0.5 || r.Offered > want.Rate*1.2 {
-			t.Errorf("%s: offered %.0f requests/s, want about %.0f", name, r.Offered, want.Rate)
+		if tuners.last.ServerPID == 0 || tuners.last.Ifindex == 0 || tuners.last.Objective.Quantile != 0.9 || tuners.last.Objective.SLO != result.Run.Calibration.Objective {
+			t.Errorf("the last tuner was asked %+v", tuners.last)
 		}
-		up[r.Contender] += r.Raised
-		down[r.Contender] += r.Lowered
-		if r.Contender == "fixed" && (r.MeanFlush == nil || *r.MeanFlush != 200*time.Microsecond) {
-			t.Errorf("%s: flush timeout %v, want 200us throughout", name, r.MeanFlush)
+		if want := 2 * 3 * 3; len(result.Rows) != want {
+			t.Fatalf("%d rows, want %d", len(result.Rows), want)
 		}
-	}
-	if up["base"]+down["base"]+down["fixed"] != 0 || up["fixed"] != 2 || up["switching"] < 2 || down["switching"] < 2 {
-		t.Errorf("changes up %v, down %v", up, down)
-	}
-	for _, file := range []string{options.Report, demo.RecordPath(options.Report)} {
-		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", filepath.Base(file), err)
+		up, down := map[string]int{}, map[string]int{}
+		for _, r := range result.Rows {
+			name := fmt.Sprintf("round %d, %s, %s", r.Round, r.Contender, r.Phase)
+			if r.Requests == 0 || r.CPUPerRequest == nil || *r.CPUPerRequest <= 0 || r.NAPICPU == nil || *r.NAPICPU == 0 || r.RawP90 == nil {
+				t.Errorf("%s: something is not measured: %+v", name, r)
+				continue
+			}
+			want := options.Phases[r.PhaseIndex]
+			// A busy machine ends a phase late, and never early.
+			if r.Span < want.Duration {
+				t.Errorf("%s: lasted %v, want at least %v", name, r.Span, want.Duration)
+			}
+			// Arrivals are random, and what a stalled client has not looked at
+			// when the phase ends is not offered.
+			if r.Offered < want.Rate*0.5 || r.Offered > want.Rate*1.2 {
+				t.Errorf("%s: offered %.0f requests/s, want about %.0f", name, r.Offered, want.Rate)
+			}
+			up[r.Contender] += r.Raised
+			down[r.Contender] += r.Lowered
+			if r.Contender == "fixed" && (r.MeanFlush == nil || *r.MeanFlush != 200*time.Microsecond) {
+				t.Errorf("%s: flush timeout %v, want 200us throughout", name, r.MeanFlush)
+			}
 		}
-	}
-	record, err := os.Open(demo.RecordPath(options.Report))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = record.Close() }()
-	again, err := demo.ReadRecord(record)
-	if err != nil || len(again.Rows) != len(result.Rows) || len(again.Windows) != len(result.Windows) || len(again.Windows) == 0 {
-		t.Errorf("the record holds %d rows and %d windows of %d and %d: %v", len(again.Rows), len(again.Windows), len(result.Rows), len(result.Windows), err)
-	}
-	if result.Verdict == nil || result.Verdict.Outcome != demo.Undecided {
-		t.Errorf("two rounds were judged %v", result.Verdict)
-	}
+		if up["base"]+down["base"]+down["fixed"] != 0 || up["fixed"] != 2 || up["switching"] < 2 || down["switching"] < 2 {
+			t.Errorf("changes up %v, down %v", up, down)
+		}
+		for _, file := range []string{options.Report, demo.RecordPath(options.Report)} {
+			if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+				t.Errorf("%s: %v", filepath.Base(file), err)
+			}
+		}
+		record, err := os.Open(demo.RecordPath(options.Report))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = record.Close() }()
+		again, err := demo.ReadRecord(record)
+		if err != nil || len(again.Rows) != len(result.Rows) || len(again.Windows) != len(result.Windows) || len(again.Windows) == 0 {
+			t.Errorf("the record holds %d rows and %d windows of %d and %d: %v", len(again.Rows), len(again.Windows), len(result.Rows), len(result.Windows), err)
+		}
+		if result.Verdict == nil || result.Verdict.Outcome != demo.Undecided {
+			t.Errorf("two rounds were judged %v", result.Verdict)
+		}
+	})
 }
 
 // until calls cancel once what is written holds the text.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 )
 
@@ -21,9 +22,10 @@ const attempts = 4
 func Attempt(tb testing.TB, measure func(tb testing.TB)) {
 	tb.Helper()
 	for n := range attempts {
-		a := &attempt{TB: tb, last: n == attempts-1}
+		a := &attempt{TB: tb}
+		a.last.Store(n == attempts-1)
 		a.run(measure)
-		if !a.failed || tb.Failed() || tb.Skipped() {
+		if !a.failed.Load() || tb.Failed() || tb.Skipped() {
 			return
 		}
 		tb.Logf("attempt %d of %d disagreed", n+1, attempts)
@@ -36,8 +38,9 @@ type attempt struct {
 	//nolint:containedctx // It is what Context returns, as that of a test.
 	ctx      context.Context
 	cleanups []func()
-	// last tells that from now on a failure is one of the test.
-	last, failed bool
+	// last tells that from now on a failure is one of the test. Goroutines of
+	// the measurement may fail as well.
+	last, failed atomic.Bool
 }
 
 // run measures in a goroutine of its own, which Fatal may end.
@@ -51,7 +54,7 @@ func (a *attempt) run(measure func(tb testing.TB)) {
 	}()
 	<-done
 	cancel()
-	a.last = true
+	a.last.Store(true)
 	a.cleanUp()
 }
 
@@ -76,12 +79,12 @@ func (a *attempt) Context() context.Context { return a.ctx }
 func (a *attempt) Cleanup(f func()) { a.cleanups = append(a.cleanups, f) }
 
 // Failed implements [testing.TB].
-func (a *attempt) Failed() bool { return a.failed || a.TB.Failed() }
+func (a *attempt) Failed() bool { return a.failed.Load() || a.TB.Failed() }
 
 // Fail implements [testing.TB].
 func (a *attempt) Fail() {
-	a.failed = true
-	if a.last {
+	a.failed.Store(true)
+	if a.last.Load() {
 		a.TB.Fail()
 	}
 }
