@@ -26,7 +26,7 @@ import (
 )
 
 // newBed makes a bed with NAPI threads on the server's CPU.
-func newBed(t *testing.T, queues int) *testbed.Bed {
+func newBed(t testing.TB, queues int) *testbed.Bed {
 	t.Helper()
 	testbed.Require(t)
 	bed, err := testbed.New(context.WithoutCancel(t.Context()), testbed.Options{Prefix: "cmd", Queues: queues, Threaded: true, ClientCPU: 1})
@@ -47,19 +47,19 @@ type load struct {
 	client *workload.Client
 }
 
-func newLoad(t *testing.T, bed *testbed.Bed) *load {
+func newLoad(t testing.TB, bed *testbed.Bed) *load {
 	t.Helper()
 	return newLoadOf(t, bed, workload.ServerConfig{})
 }
 
 // newBusyPollLoad is newLoad with a server that prefers busy polling.
-func newBusyPollLoad(t *testing.T, bed *testbed.Bed) *load {
+func newBusyPollLoad(t testing.TB, bed *testbed.Bed) *load {
 	t.Helper()
 	return newLoadOf(t, bed, workload.ServerConfig{BusyPoll: &workload.BusyPoll{Budget: 64, Prefer: true}})
 }
 
 // newLoadOf has a server of its own making, but for where it is.
-func newLoadOf(t *testing.T, bed *testbed.Bed, config workload.ServerConfig) *load {
+func newLoadOf(t testing.TB, bed *testbed.Bed, config workload.ServerConfig) *load {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	config.Addr, config.CPU, config.RuntimeCPU = netip.AddrPortFrom(bed.Server().Addr, 0), 0, 1
@@ -85,7 +85,7 @@ func newLoadOf(t *testing.T, bed *testbed.Bed, config workload.ServerConfig) *lo
 	return &load{server, client}
 }
 
-func (l *load) offer(t *testing.T, name string, rate float64) {
+func (l *load) offer(t testing.TB, name string, rate float64) {
 	t.Helper()
 	if _, err := l.client.Phase(t.Context(), workload.Phase{Name: name, Rate: rate}); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func program(args ...string) *exec.Cmd {
 
 // background is a run under way in a process of its own.
 type background struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 
@@ -114,7 +114,7 @@ type background struct {
 
 // startRun starts run --json with these arguments and waits for its
 // announcement, after which windows are being observed.
-func startRun(t *testing.T, args ...string) *background {
+func startRun(t testing.TB, args ...string) *background {
 	t.Helper()
 	b := &background{t: t, cmd: program(append([]string{"run", "--json"}, args...)...)}
 	b.changed = sync.NewCond(&b.mu)
@@ -206,13 +206,13 @@ func (b *background) stop(signal os.Signal) (int, string) {
 
 // kernel is the test's own view of the settings in a bed, past autotune.
 type kernel struct {
-	t       *testing.T
+	t       testing.TB
 	bed     *testbed.Bed
 	client  *netdev.Client
 	ifindex int
 }
 
-func newKernel(t *testing.T, bed *testbed.Bed) *kernel {
+func newKernel(t testing.TB, bed *testbed.Bed) *kernel {
 	t.Helper()
 	k := &kernel{t: t, bed: bed, ifindex: bed.Server().Ifindex}
 	if err := bed.Server().Do(func() (err error) {

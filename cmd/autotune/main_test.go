@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // call runs autotune within the test.
-func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+func call(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(t.Context(), args, &out, &errs)

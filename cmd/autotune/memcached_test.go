@@ -24,7 +24,7 @@ const memcachedPort = 11211
 
 // newRealtimeBed is newBed with NAPI threads that whatever else runs on their
 // CPU does not hold up.
-func newRealtimeBed(t *testing.T, queues int) *testbed.Bed {
+func newRealtimeBed(t testing.TB, queues int) *testbed.Bed {
 	t.Helper()
 	testbed.Require(t)
 	bed, err := testbed.New(context.WithoutCancel(t.Context()), testbed.Options{Prefix: "cmd", Queues: queues, Threaded: true, Realtime: true, ClientCPU: 1})
@@ -41,7 +41,7 @@ func newRealtimeBed(t *testing.T, queues int) *testbed.Bed {
 
 // requireMemcached returns the path of Debian's memcached. Under CI it must be
 // there.
-func requireMemcached(t *testing.T) string {
+func requireMemcached(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("memcached")
 	if err != nil {
@@ -55,7 +55,7 @@ func requireMemcached(t *testing.T) string {
 
 // startMemcached starts one, on CPU 0, with a thread for each queue of the bed.
 // It is under SCHED_FIFO where the bed's NAPI threads are.
-func startMemcached(t *testing.T, bed *testbed.Bed) *exec.Cmd {
+func startMemcached(t testing.TB, bed *testbed.Bed) *exec.Cmd {
 	t.Helper()
 	args := []string{"taskset", "-c", "0", requireMemcached(t), "-u", "nobody", "-U", "0",
 		"-l", bed.Server().Addr.String(), "-p", strconv.Itoa(memcachedPort), "-t", strconv.Itoa(bed.Options().Queues)}
@@ -76,7 +76,7 @@ func startMemcached(t *testing.T, bed *testbed.Bed) *exec.Cmd {
 }
 
 // awaitPort waits until the server's port is open, or free.
-func awaitPort(t *testing.T, bed *testbed.Bed, open bool) {
+func awaitPort(t testing.TB, bed *testbed.Bed, open bool) {
 	t.Helper()
 	addr := netip.AddrPortFrom(bed.Server().Addr, memcachedPort).String()
 	for range 200 {
@@ -104,7 +104,7 @@ func stopProcess(cmd *exec.Cmd) {
 // startAsking keeps the memcached of a bed busy by a client on CPU 1: the next
 // request of a connection, for sixty keys, is sent as soon as its answer has
 // come. The client needs a third of the CPU that the server needs.
-func startAsking(t *testing.T, bed *testbed.Bed) *workload.Client {
+func startAsking(t testing.TB, bed *testbed.Bed) *workload.Client {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	client, err := workload.StartClient(ctx, workload.Launch{Command: program("experiment", "client"), Start: bed.Client().Start},
@@ -121,7 +121,7 @@ func startAsking(t *testing.T, bed *testbed.Bed) *workload.Client {
 }
 
 // ask begins a new phase of the load.
-func ask(t *testing.T, client *workload.Client, phase string) {
+func ask(t testing.TB, client *workload.Client, phase string) {
 	t.Helper()
 	if _, err := client.Phase(t.Context(), workload.Phase{Name: phase, Closed: true}); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func ask(t *testing.T, client *workload.Client, phase string) {
 }
 
 // delays measures the load for a second.
-func delays(t *testing.T, client *workload.Client, phase string) (p50, p90 time.Duration) {
+func delays(t testing.TB, client *workload.Client, phase string) (p50, p90 time.Duration) {
 	t.Helper()
 	ask(t, client, phase)
 	time.Sleep(time.Second)
@@ -143,7 +143,7 @@ func delays(t *testing.T, client *workload.Client, phase string) (p50, p90 time.
 
 // delaysUnderInterrupts measures it as it is left alone, but observed as it is
 // when it is tuned: what is compared is the settings, and not the probes.
-func delaysUnderInterrupts(t *testing.T, bed *testbed.Bed, client *workload.Client) (p50, p90 time.Duration) {
+func delaysUnderInterrupts(t testing.TB, bed *testbed.Bed, client *workload.Client) (p50, p90 time.Duration) {
 	t.Helper()
 	b := startRun(t, "--apply", "--netns", bed.Server().Name, "--state", t.TempDir(), "--interval", "100ms", "--policy", "base", bed.Server().Ifname)
 	b.await("it observes", func(tuner.Entry) bool { return true })
@@ -157,7 +157,7 @@ func delaysUnderInterrupts(t *testing.T, bed *testbed.Bed, client *workload.Clie
 // expectAsFast fails the test unless median and 90th percentile come within 1.2
 // times of what they were. What else runs on the machine disturbs single
 // seconds, so the best of some counts.
-func expectAsFast(t *testing.T, client *workload.Client, p50Base, p90Base time.Duration) {
+func expectAsFast(t testing.TB, client *workload.Client, p50Base, p90Base time.Duration) {
 	t.Helper()
 	const allowed = 1.2
 	for try := range 5 {
