@@ -37,7 +37,7 @@ func newBed(t *testing.T, options testbed.Options) *testbed.Bed {
 // eventually fails the test if done does not become true within 5 s.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
