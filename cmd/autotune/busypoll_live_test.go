@@ -98,8 +98,10 @@ func watch(t testing.TB, bed *testbed.Bed) (out seen) {
 }
 
 // expectDriven fails the test unless most packets come by application polls,
-// and the safety timer is at rest but for when others took the CPU. On a shared machine a second in which the
-// server hardly ran shows little, so the best of some counts.
+// and the safety timer is at rest but for when others took the CPU. On a shared
+// machine a second in which the server hardly ran shows little, so the best of
+// some counts. One in which the server is never idle may be a single suspension,
+// that began before.
 func expectDriven(t testing.TB, bed *testbed.Bed, want float64) (packets uint64) {
 	t.Helper()
 	var last seen
@@ -107,7 +109,8 @@ func expectDriven(t testing.TB, bed *testbed.Bed, want float64) (packets uint64)
 		last = watch(t, bed)
 		t.Logf("%.1f%% of %d packets by application polls, %d suspensions, %d ended by the safety timer",
 			100*last.share(), last.packets, last.suspended, last.expired)
-		if last.share() >= want && last.suspended > 0 && last.expired*50 <= last.suspended {
+		begun := last.suspended > 0 || last.share() > 0.99
+		if last.share() >= want && begun && last.expired*50 <= last.suspended {
 			return last.packets
 		}
 	}

@@ -34,7 +34,7 @@ func newBed(t *testing.T, options testbed.Options) *testbed.Bed {
 	return bed
 }
 
-// eventually fails the test if done does not become true within 5 s.
+// eventually fails the test if done does not become true in time.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -43,7 +43,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	for !done() {
 		select {
 		case <-deadline:
-			t.Fatalf("not within 5 s: %s", what)
+			t.Fatalf("not in time: %s", what)
 		case <-tick.C:
 		}
 	}
