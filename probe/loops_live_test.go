@@ -81,50 +81,71 @@ func TestTimerArithmeticOfSparseTraffic(t *testing.T) {
 	for _, threaded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("threaded %t", threaded), func(t *testing.T) {
 			attempt(t, func(t testing.TB) error {
-				const (
-					count = 40
-					n     = 5
-				)
 				b := newBed(t, testbed.Options{Threaded: threaded, ServerCPU: 1})
 				s := b.open(t, Options{Interval: liveInterval})
-				b.set(t, model.Settings{DeferHardIRQs: n, GROFlushTimeout: 500 * time.Microsecond})
+				b.set(t, model.Settings{DeferHardIRQs: sparseDefer, GROFlushTimeout: 500 * time.Microsecond})
+				threads, err := b.NAPIThreads()
+				if err != nil {
+					t.Fatal(err)
+				}
+				favour(t, threads...)
 				d := b.datagrams(t)
 				d.send(t, 1, 0)
 				var total totals
 				b.settle(t, s, &total)
-				total = totals{}
-				d.send(t, count, 20*time.Millisecond)
-				b.settle(t, s, &total)
-				t.Log(total.String(), fmt.Sprintf("%+v unmasked %d timer-started %+v %+v", total.takeovers, total.unmasked, total.timerSoftirq, total.timerThread))
-
-				started, other := total.timerSoftirq, total.softirq
-				if threaded {
-					started, other = total.timerThread, total.thread
+				// A poll is not counted where it interrupts a process that the
+				// kernel hides from the programs (see unseen), and a few packets
+				// soon have a round without one.
+				for range 5 {
+					if err = b.sparse(t, s, d, threaded); err == nil {
+						return nil
+					}
+					t.Log(err)
 				}
-				// What else comes (neighbour discovery) follows the same rule. A
-				// packet that came late, while the one before was not yet
-				// forgotten, was found by the timer and loaded the count again.
-				woken, late := other.Polls-started.Polls, started.Packets
-				if woken+late < count || woken > count+10 || late > count/10 {
-					return fmt.Errorf("%d polls were started by an interrupt, and %d packets found by the timer, want %d and few", woken, late, count)
-				}
-				if started.Polls < woken*n || started.Polls > (woken+late)*n {
-					return fmt.Errorf("polls started by the timer: %+v, want %d for each of %d", started, n, woken)
-				}
-				if got, want := total.timer, (model.TimerCounts{Arms: started.Polls, Fires: started.Polls}); got != want {
-					return fmt.Errorf("timer %+v, want %+v", got, want)
-				}
-				if total.unmasked != woken {
-					return fmt.Errorf("the interrupt came back %d times, want %d", total.unmasked, woken)
-				}
-				takeovers := model.Takeovers{InterruptToTimer: woken, TimerToInterrupt: total.takeovers.TimerToInterrupt}
-				if total.takeovers != takeovers || woken-takeovers.TimerToInterrupt > 1 {
-					return fmt.Errorf("takeovers %+v, want %d each way", total.takeovers, woken)
-				}
-				return nil
+				return err
 			})
 		})
 	}
+}
+
+// sparseDefer is the defer count of [bed.sparse].
+const sparseDefer = 5
+
+// sparse sends packets one by one, and returns an error unless each was followed
+// by as many fires as the defer count says.
+func (b *bed) sparse(t testing.TB, s *Source, d datagrams, threaded bool) error {
+	t.Helper()
+	const count, n = 20, sparseDefer
+	var total totals
+	d.send(t, count, 20*time.Millisecond)
+	b.settle(t, s, &total)
+	t.Log(total.String(), fmt.Sprintf("%+v unmasked %d timer-started %+v %+v", total.takeovers, total.unmasked, total.timerSoftirq, total.timerThread))
+
+	started, other := total.timerSoftirq, total.softirq
+	if threaded {
+		started, other = total.timerThread, total.thread
+	}
+	// What else comes (neighbour discovery) follows the same rule. A
+	// packet that came late, while the one before was not yet
+	// forgotten, was found by the timer and loaded the count again.
+	woken, late := other.Polls-started.Polls, started.Packets
+	if woken+late < count || woken > count+10 || late > count/10 {
+		return fmt.Errorf("%d polls were started by an interrupt, and %d packets found by the timer, want %d and few", woken, late, count)
+	}
+	if started.Polls < woken*n || started.Polls > (woken+late)*n {
+		return fmt.Errorf("polls started by the timer: %+v, want %d for each of %d", started, n, woken)
+	}
+	if got, want := total.timer, (model.TimerCounts{Arms: started.Polls, Fires: started.Polls}); got != want {
+		return fmt.Errorf("timer %+v, want %+v", got, want)
+	}
+	if total.unmasked != woken {
+		return fmt.Errorf("the interrupt came back %d times, want %d", total.unmasked, woken)
+	}
+	takeovers := model.Takeovers{InterruptToTimer: woken, TimerToInterrupt: total.takeovers.TimerToInterrupt}
+	if total.takeovers != takeovers || woken-takeovers.TimerToInterrupt > 1 {
+		return fmt.Errorf("takeovers %+v, want %d each way", total.takeovers, woken)
+	}
+	return nil
 }
 
 // Wake-ups are many, and only those of NAPI threads tell anything.
