@@ -231,7 +231,7 @@ func (c *compareGridCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return usageError(err)
 	}
-	if err := c.keepFlags.check(); err != nil {
+	if err := c.check(); err != nil {
 		return usageError(err)
 	}
 	progress := newTicker(std.err)

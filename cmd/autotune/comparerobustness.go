@@ -81,7 +81,7 @@ func (c *compareRobustnessCmd) Run(ctx context.Context, std streams) error {
 			return usageError(err)
 		}
 	}
-	if err := c.keepFlags.check(); err != nil {
+	if err := c.check(); err != nil {
 		return usageError(err)
 	}
 	for _, dir := range []string{c.Output, c.Tables} {
