@@ -211,10 +211,10 @@ func (t *compareTraces) windows(interval time.Duration) int {
 	return most
 }
 
-// scenarios returns the loads of the busiest queues over at most so many windows
-// of interval: of longer recordings stretches, spread evenly, that a policy has
+// scenarios returns the loads of the busiest queues, in bursts where single
+// arrivals are not known, over at most so many windows of interval: of longer recordings stretches, spread evenly, that a policy has
 // time to act in.
-func (t *compareTraces) scenarios(queues, windows int, interval time.Duration) []compare.Trace {
+func (t *compareTraces) scenarios(queues, windows int, interval time.Duration, bursts counterfactual.ToldBursts) []compare.Trace {
 	bound := time.Duration(windows) * interval
 	out := make([]compare.Trace, len(t.loads))
 	for i := range t.loads {
@@ -225,7 +225,7 @@ func (t *compareTraces) scenarios(queues, windows int, interval time.Duration) [
 		stretches := max(1, budget/recorded(blockLength*interval))
 		blocks := counterfactual.Blocks(n, budget, budget/stretches)
 		busiest := l.Busiest(queues)
-		load := l.Arrivals(busiest, blocks)
+		load := l.Arrivals(busiest, blocks, bursts.Bursts)
 		duration := min(bound, time.Duration(len(load.PerSecond[0]))*load.Each)
 		about := fmt.Sprintf("recorded, %v", duration.Round(time.Millisecond))
 		switch whole := (time.Duration(n) * l.Each()).Round(time.Millisecond); {
@@ -237,6 +237,9 @@ func (t *compareTraces) scenarios(queues, windows int, interval time.Duration) [
 		about += fmt.Sprintf(", %d of %s, %.2f packets per request", queues, model.Count(len(l.Queues), "queue"), l.PacketsPerRequest())
 		if known := l.Known(busiest, blocks); known.Single > 0 {
 			about += fmt.Sprintf(", arrivals observed one by one in %s of queues, as in one that is alike in %d, at random in %d", model.Count(known.Single, "window"), known.Alike, known.Random)
+		}
+		if !bursts.AtRandom() {
+			about += "; elsewhere " + burstsText(bursts)
 		}
 		out[i] = compare.NewTrace(l.name, about, duration, load)
 	}
@@ -258,12 +261,12 @@ func (c *compareGridCmd) addTraces(t *compareTraces, p *compare.Plan) error {
 	if p.Windows == 0 {
 		p.Windows = t.windows(p.Interval)
 	}
-	p.Traces = t.scenarios(p.Queues, p.Windows, p.Interval)
+	p.Traces = t.scenarios(p.Queues, p.Windows, p.Interval, counterfactual.ToldBursts{})
 	return nil
 }
 
 // fit makes the plan's machine that of the recordings, taken together as of one
-// host.
+// host, and has requests come in bursts where it finds that they do.
 func (c *compareGridCmd) fit(ctx context.Context, t *compareTraces, p *compare.Plan, progress func(string)) error {
 	start, err := fitStart(c.Preset, t.loads[0].header)
 	if err != nil {
@@ -277,6 +280,9 @@ func (c *compareGridCmd) fit(ctx context.Context, t *compareTraces, p *compare.P
 	})
 	if err != nil {
 		return err
+	}
+	if bursts := fitted.Bursts(); !bursts.AtRandom() {
+		p.Traces = t.scenarios(p.Queues, p.Windows, p.Interval, bursts)
 	}
 	names := make([]string, len(t.loads))
 	for i := range t.loads {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"autotune/experiments/compare"
+	"autotune/experiments/counterfactual"
 	"autotune/model/sim"
 	"autotune/probe/trace"
 )
@@ -344,7 +345,7 @@ func TestLongTracesAreComparedInStretchesSpreadEvenly(t *testing.T) {
 	}
 	r := traces.loads[0].Recording
 	all := r.Load(0, 200).PerSecond[0]
-	got := traces.scenarios(1, 120, 100*time.Millisecond)[0]
+	got := traces.scenarios(1, 120, 100*time.Millisecond, counterfactual.ToldBursts{})[0]
 	if got.Duration != 12*time.Second || !strings.Contains(got.About, "12s of 20s in 2 stretches") {
 		t.Errorf("%v, %q", got.Duration, got.About)
 	}
@@ -358,7 +359,7 @@ func TestLongTracesAreComparedInStretchesSpreadEvenly(t *testing.T) {
 	// come to the same time.
 	for _, interval := range []time.Duration{40 * time.Millisecond, 250 * time.Millisecond} {
 		windows := int(4 * time.Second / interval)
-		if got := traces.scenarios(1, windows, interval)[0]; got.Duration != 4*time.Second {
+		if got := traces.scenarios(1, windows, interval, counterfactual.ToldBursts{})[0]; got.Duration != 4*time.Second {
 			t.Errorf("%v in windows of %v, want 4s", got.Duration, interval)
 		}
 	}

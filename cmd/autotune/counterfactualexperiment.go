@@ -356,6 +356,9 @@ func printCounterfactual(std streams, v counterfactual.Verdict, asJSON bool) err
 	if v.Burst > 0 {
 		fmt.Fprintf(std.out, "; requests came in bursts of %.0f on the average", v.Burst)
 	}
+	if !v.Fitted.AtRandom() {
+		fmt.Fprintf(std.out, "\nfitted to the recording: %s", burstsText(v.Fitted))
+	}
 	fmt.Fprintf(std.out, "\nmedian errors: p50 %.0f%% (limit %.0f%%), p90 %.0f%% (%.0f%%), CPU per request %.0f%% (%.0f%%); %d of %d orders by CPU wrong: %s\n",
 		100*v.P50Error, 100*counterfactual.P50Limit, 100*v.P90Error, 100*counterfactual.P90Limit,
 		100*v.CPUError, 100*counterfactual.CPULimit, len(v.Wrong), v.Pairs, outcome)
@@ -384,4 +387,10 @@ func toldText(told []counterfactual.Told) string {
 		return strings.Join(list, ", ")
 	}
 	return "costs fitted to the recording: " + none(fitted) + "\ncosts assumed, the recording does not tell: " + none(assumed)
+}
+
+// burstsText says how requests come in bursts, and how sure that is.
+func burstsText(b counterfactual.ToldBursts) string {
+	return fmt.Sprintf("bursts of %.1f requests (x/÷ %.2f), %.0f/s within one (x/÷ %.2f), and %.1f%% of the requests alone (x/÷ %.2f)",
+		b.Requests, b.Factors.Requests, b.PerSecond, b.Factors.PerSecond, 100*b.Alone, b.Factors.Alone)
 }

@@ -101,6 +101,10 @@ type modelLine struct {
 	ArrivalsSingle int `json:"arrivals_single_windows"`
 	ArrivalsAlike  int `json:"arrivals_alike_windows"`
 	ArrivalsRandom int `json:"arrivals_random_windows"`
+	// ArrivalsBursts is in how many they come as Bursts says, which is null where
+	// nothing speaks for bursts.
+	ArrivalsBursts int         `json:"arrivals_bursts_windows"`
+	Bursts         *burstsLine `json:"bursts"`
 	// UnusedEvents is how many windows with single events were of no use, as
 	// some were lost or the window was disturbed.
 	UnusedEvents int `json:"unused_event_windows"`
@@ -112,11 +116,31 @@ type modelLine struct {
 	Misfit *float64 `json:"reproduction_error"`
 }
 
+// arrivals counts the simulated windows of queues that had packets.
+func (m modelLine) arrivals() int {
+	return m.ArrivalsSingle + m.ArrivalsAlike + m.ArrivalsRandom + m.ArrivalsBursts
+}
+
+// burstsLine is how requests come in bursts, fitted, each value with the factor
+// within which it is with probability 2/3.
+type burstsLine struct {
+	Requests        float64 `json:"requests"`
+	RequestsFactor  float64 `json:"requests_uncertain_by_factor"`
+	PerSecond       float64 `json:"requests_per_s_within"`
+	PerSecondFactor float64 `json:"requests_per_s_within_uncertain_by_factor"`
+	Alone           float64 `json:"alone_share"`
+	AloneFactor     float64 `json:"alone_share_uncertain_by_factor"`
+}
+
+func burstsLineOf(b counterfactual.ToldBursts) *burstsLine {
+	return &burstsLine{b.Requests, b.Factors.Requests, b.PerSecond, b.Factors.PerSecond, b.Alone, b.Factors.Alone}
+}
+
 // eventsText says what single events told.
 func (m modelLine) eventsText() string {
 	text := ""
-	if all := m.ArrivalsSingle + m.ArrivalsAlike + m.ArrivalsRandom; m.ArrivalsSingle > 0 {
-		text += "; when requests came, one by one, in " + ofWindows(m.ArrivalsSingle, all)
+	if m.ArrivalsSingle > 0 {
+		text += "; when requests came, one by one, in " + ofWindows(m.ArrivalsSingle, m.arrivals())
 	}
 	if m.ServiceTimes != nil {
 		text += fmt.Sprintf("; the distribution of %s", model.Count(*m.ServiceTimes, "service time"))
@@ -191,10 +215,11 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	if err != nil {
 		return false, err
 	}
-	hosts := []*sim.Preset{recording.Host(start, 1)}
+	hosts := []counterfactual.Candidate{{Preset: recording.Host(start, 1)}}
 	m := modelLine{Kind: "counterfactual_model", File: path, Preset: start.Name, Costs: []costLine{}, PacketsPerRequest: recording.PacketsPerRequest()}
 	m.Windows, m.Disturbed = recording.Windows()
 	var told []counterfactual.Told
+	var bursts counterfactual.ToldBursts
 	if c.Preset == "" || c.Fit {
 		progress := newTicker(std.err)
 		fitted, err := counterfactual.Fit(ctx, recording, counterfactual.FitOptions{
@@ -208,7 +233,7 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 			return false, err
 		}
 		hosts = fitted.Draws(c.Draws, c.Seed)
-		told, m.Fitted = fitted.Told(), true
+		told, bursts, m.Fitted = fitted.Told(), fitted.Bursts(), true
 		for _, t := range told {
 			m.Costs = append(m.Costs, costLine{Name: t.Name, Value: int64(t.Value), Factor: t.Factor, Told: !t.Assumed()})
 		}
@@ -225,6 +250,10 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 	}
 	known := recording.Known(recording.Busiest(len(recording.Queues)), blocks)
 	m.ArrivalsSingle, m.ArrivalsAlike, m.ArrivalsRandom = known.Single, known.Alike, known.Random
+	if !bursts.AtRandom() {
+		m.ArrivalsBursts, m.ArrivalsRandom = m.ArrivalsRandom, 0
+		m.Bursts = burstsLineOf(bursts)
+	}
 	_, m.UnusedEvents = recording.Events()
 	if n := recording.Services(); n > 0 && m.Fitted {
 		m.ServiceTimes = &n
@@ -262,7 +291,7 @@ func (c *replayCmd) simulate(ctx context.Context, std streams, files recording) 
 		})
 	}
 	m.Misfit = misfit(lines[0], lines[1])
-	return state.Damage == nil, c.printSimulated(std, headOf(path, header), m, told, lines, state)
+	return state.Damage == nil, c.printSimulated(std, headOf(path, header), m, told, bursts, lines, state)
 }
 
 // The default of --windows: a host is simulated some hundred thousand requests a
@@ -336,9 +365,12 @@ func (c *replayCmd) assumptions(r *counterfactual.Recording, start *sim.Preset, 
 		fmt.Sprintf("%d connections per queue, each with one request at a time", host.Host.Connections),
 		"device moderation, client and scheduler as in preset " + start.Name,
 	}
-	all := m.ArrivalsSingle + m.ArrivalsAlike + m.ArrivalsRandom
+	all := m.arrivals()
 	if m.ArrivalsRandom > 0 {
 		out = append(out, fmt.Sprintf("requests arrive at random (Poisson) within %s", ofWindows(m.ArrivalsRandom, all)))
+	}
+	if m.ArrivalsBursts > 0 {
+		out = append(out, "bursts are of a geometric number of requests, alike at all loads, and follow each other at random")
 	}
 	if m.ArrivalsAlike > 0 {
 		out = append(out, fmt.Sprintf("within %s they arrive as in the nearest with single events and about as many requests", ofWindows(m.ArrivalsAlike, all)))
@@ -386,7 +418,7 @@ func writePreset(path string, p *sim.Preset, trace, start string) error {
 	return errors.Join(p.Write(f), f.Close())
 }
 
-func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, told []counterfactual.Told, lines []simulatedLine, state traceState) error {
+func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, told []counterfactual.Told, bursts counterfactual.ToldBursts, lines []simulatedLine, state traceState) error {
 	if c.JSON {
 		encoder := json.NewEncoder(std.out)
 		for _, line := range lines {
@@ -424,6 +456,9 @@ func (c *replayCmd) printSimulated(std streams, head replayHead, m modelLine, to
 	out := std.out
 	fmt.Fprintf(out, "\nbands hold 90%% of %s; delays are the server's own\n", model.Count(c.Draws, "simulated host"))
 	fmt.Fprintf(out, "measured: packets per window and queue, delays, CPU time, polls; %.2f packets per request%s\n", m.PacketsPerRequest, m.eventsText())
+	if m.Bursts != nil {
+		fmt.Fprintf(out, "fitted to packets per poll: requests come in bursts in %s: %s\n", ofWindows(m.ArrivalsBursts, m.arrivals()), burstsText(bursts))
+	}
 	if m.Fitted {
 		fmt.Fprintln(out, toldText(told))
 	}

@@ -37,7 +37,7 @@ func TestArrivalsOfTheBusiestQueuesInStretches(t *testing.T) {
 	if diff := cmp.Diff([]int{0, 1, 2}, r.Busiest(9)); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
 	}
-	got := r.Arrivals([]int{1, 2}, [][2]int{{0, 2}, {4, 6}})
+	got := r.Arrivals([]int{1, 2}, [][2]int{{0, 2}, {4, 6}}, Bursts{})
 	want := [][]float64{{10, 20, 50, 60}, {200, 200, 200, 200}}
 	if diff := cmp.Diff(want, got.PerSecond, cmpopts.EquateApprox(0.001, 0)); diff != "" || got.Each != time.Second {
 		t.Errorf("of %v (-want +got):\n%s", got.Each, diff)

@@ -73,6 +73,8 @@ type Verdict struct {
 	EventWindows int `json:"event_windows"`
 	// Told says which costs the recording told.
 	Told []Told `json:"-"`
+	// Fitted is how requests come in windows without single events.
+	Fitted ToldBursts `json:"-"`
 }
 
 // ComparedCell is one cell's measured medians and predicted bands.
@@ -103,7 +105,7 @@ func Check(ctx context.Context, r *Recording, live Live, start *sim.Preset, draw
 	if err != nil {
 		return v, err
 	}
-	v.Told = fitted.Told()
+	v.Told, v.Fitted = fitted.Told(), fitted.Bursts()
 	hosts := fitted.Draws(draws, seed)
 	var p50, p90, cpu []float64
 	for _, cell := range live.Cells {

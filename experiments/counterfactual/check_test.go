@@ -220,7 +220,7 @@ func TestFitFindsASimulatedHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := Predict(context.Background(), record, PredictOptions{
-		Hosts: []*sim.Preset{&truth}, Policy: "static:defer=100,flush=100us", Seed: 4,
+		Hosts: []Candidate{{Preset: &truth}}, Policy: "static:defer=100,flush=100us", Seed: 4,
 		Objective: model.Objective{SLO: 250 * time.Microsecond, Quantile: 0.9},
 	})
 	if err != nil {

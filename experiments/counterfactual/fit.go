@@ -78,18 +78,22 @@ func Fit(ctx context.Context, r *Recording, o FitOptions) (*Fitted, error) {
 	if o.Doubt == 0 {
 		o.Doubt = 1
 	}
-	f := &fitter{options: o, parameters: parameters(o.Doubt), start: r.Host(o.Start, 1)}
+	f := &fitter{options: o, parameters: parameters(o.Doubt), start: Candidate{Preset: r.Host(o.Start, 1)}}
 	if n := r.service.Count(); n > 0 {
 		// The read and the write that bound the service are part of it.
-		f.start.Cost.RequestUser = max(least, r.service.Quantile(0.5)*6/10)
-		f.start.Cost.RequestSystem = max(least, r.service.Quantile(0.5)*6/10)
+		f.start.Preset.Cost.RequestUser = max(least, r.service.Quantile(0.5)*6/10)
+		f.start.Preset.Cost.RequestSystem = max(least, r.service.Quantile(0.5)*6/10)
 	}
-	r.services.vary(&f.start.Cost)
+	r.services.vary(&f.start.Preset.Cost)
 	f.targets = r.targets(o.Requests)
 	if len(f.targets) == 0 {
 		return nil, fmt.Errorf("%w enough of any setting at any load: %d requests are needed", ErrNothingMeasured, leastRequests)
 	}
-	return f.fit(ctx)
+	fitted, err := f.fit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.withBursts(ctx, fitted, r)
 }
 
 // Host returns the preset in the shape of the recorded host, with as many
@@ -115,17 +119,28 @@ func (r *Recording) connections(start *sim.Preset) int {
 type fitter struct {
 	options    FitOptions
 	parameters []parameter
-	start      *sim.Preset
+	start      Candidate
 	targets    []target
+	// counts is what the counts of windows say of bursts; nil where nothing.
+	counts *dispersion
 }
 
 func (f *fitter) fit(ctx context.Context) (*Fitted, error) {
-	n := len(f.parameters)
-	prior := make([]float64, n)
+	return f.descend(ctx, f.prior(), f.prior())
+}
+
+// prior is what the parameters are at the start.
+func (f *fitter) prior() []float64 {
+	x := make([]float64, len(f.parameters))
 	for i, p := range f.parameters {
-		prior[i] = p.value(f.start)
+		x[i] = p.value(&f.start)
 	}
-	x := slices.Clone(prior)
+	return x
+}
+
+// descend goes downhill from x.
+func (f *fitter) descend(ctx context.Context, prior, x []float64) (*Fitted, error) {
+	n := len(x)
 	at, err := f.residuals(ctx, x)
 	if err != nil {
 		return nil, err
@@ -168,7 +183,11 @@ func (f *fitter) fit(ctx context.Context) (*Fitted, error) {
 		return nil, err
 	}
 	hessian, _ = f.normal(slopes, at, x, prior)
-	return f.fitted(ctx, x, hessian, at)
+	out, err := f.fitted(ctx, x, hessian, at)
+	if err == nil {
+		out.loss = f.loss(at, x, prior)
+	}
+	return out, err
 }
 
 func (f *fitter) fitted(ctx context.Context, x []float64, hessian *mat.SymDense, at []float64) (*Fitted, error) {
@@ -199,7 +218,7 @@ func (f *fitter) fitted(ctx context.Context, x []float64, hessian *mat.SymDense,
 	if err := cholesky.InverseTo(&covariance); err != nil {
 		return nil, fmt.Errorf("fit: invert the curvature: %w", err)
 	}
-	out := &Fitted{best: f.preset(x), parameters: f.parameters, mean: x, deviation: make([]float64, n)}
+	out := &Fitted{best: f.candidate(x), parameters: f.parameters, mean: x, deviation: make([]float64, n)}
 	for i := range n {
 		out.deviation[i] = math.Sqrt(covariance.At(i, i))
 	}
@@ -307,12 +326,12 @@ func (f *fitter) slopes(ctx context.Context, x, at []float64) ([][]float64, erro
 	return rows, nil
 }
 
-func (f *fitter) preset(x []float64) *sim.Preset {
-	p := *f.start
+func (f *fitter) candidate(x []float64) Candidate {
+	c := f.start.copied()
 	for i, parameter := range f.parameters {
-		parameter.set(&p, x[i])
+		parameter.set(&c, x[i])
 	}
-	return &p
+	return c
 }
 
 // residuals returns the errors of all quantities in units of tolerance.
@@ -331,12 +350,15 @@ func (f *fitter) residuals(ctx context.Context, x []float64) ([]float64, error) 
 			out = append(out, math.Log(got/q.want)/q.tolerance)
 		}
 	}
+	if f.counts != nil {
+		out = append(out, f.counts.residual(f.candidate(x).Bursts))
+	}
 	return out, nil
 }
 
 // simulate runs the regimes, each on a queue of its own.
 func (f *fitter) simulate(ctx context.Context, x []float64) ([]simulated, error) {
-	p := f.preset(x)
+	c := f.candidate(x)
 	out := make([]simulated, len(f.targets))
 	errs := make([]error, len(f.targets))
 	var wait sync.WaitGroup
@@ -345,7 +367,7 @@ func (f *fitter) simulate(ctx context.Context, x []float64) ([]simulated, error)
 		wait.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			out[i], errs[i] = f.one(ctx, p, t)
+			out[i], errs[i] = f.one(ctx, c, t)
 		})
 	}
 	wait.Wait()
@@ -358,14 +380,17 @@ type simulated struct {
 	packetsPerRequest float64
 }
 
-func (f *fitter) one(ctx context.Context, p *sim.Preset, t target) (simulated, error) {
+func (f *fitter) one(ctx context.Context, c Candidate, t target) (simulated, error) {
 	span := time.Duration(float64(f.options.Requests) / t.rate * float64(time.Second))
 	o := sim.Options{
-		Preset: p, Case: sim.Case{NAPI: t.settings, Wait: t.wait}, Load: sim.Constant(t.rate), Seed: f.options.Seed,
+		Preset: c.Preset, Case: sim.Case{NAPI: t.settings, Wait: t.wait}, Load: sim.Constant(t.rate), Seed: f.options.Seed,
 		Window: span, Duration: span, Warmup: span / 20, Workers: 1,
 	}
 	if t.load != nil {
 		o.Load, o.Window, o.Duration, o.Warmup = t.load, t.span, t.span, 0
+	}
+	if t.load == nil && !c.Bursts.AtRandom() {
+		o.Load, o.Warmup = c.Bursts.load(t.rate, span, f.options.Seed), 0
 	}
 	s, err := sim.New(o)
 	if err != nil {

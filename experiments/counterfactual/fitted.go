@@ -14,13 +14,28 @@ import (
 // Fitted is a simulated host and what is left uncertain of it: a normal
 // distribution of the logarithms of its costs (Laplace's approximation).
 type Fitted struct {
-	best       *sim.Preset
+	best       Candidate
 	parameters []parameter
 	mean       []float64
 	factor     *mat.TriDense // lower Cholesky factor of the covariance
 	deviation  []float64
+	// loss is what the fit cost.
+	loss float64
 	// Regimes compares what was fitted with what was measured.
 	Regimes []Regime
+}
+
+// Candidate is a simulated host and how requests come to it.
+type Candidate struct {
+	Preset *sim.Preset
+	// Bursts is how they come in windows without single events.
+	Bursts Bursts
+}
+
+// copied returns a copy that shares nothing with c.
+func (c Candidate) copied() Candidate {
+	p := *c.Preset
+	return Candidate{Preset: &p, Bursts: c.Bursts}
 }
 
 // Regime is one setting at one load of the recording, and how the fitted host
@@ -51,29 +66,50 @@ type Told struct {
 // preset's.
 func (t Told) Assumed() bool { return math.Log(t.Factor) > 0.8*math.Log(t.Before) }
 
-// Told lists the parameters.
+// Told lists the costs.
 func (f *Fitted) Told() []Told {
-	out := make([]Told, len(f.parameters))
+	out := make([]Told, 0, len(f.parameters))
 	for i, p := range f.parameters {
-		out[i] = Told{
-			Name: p.name, Value: *p.of(f.best),
+		if p.of == nil {
+			continue
+		}
+		out = append(out, Told{
+			Name: p.name, Value: *p.of(f.best.Preset),
 			Factor: math.Exp(f.deviation[i]), Before: math.Exp(p.spread),
+		})
+	}
+	return out
+}
+
+// ToldBursts is how requests come where single events do not tell; at random where
+// nothing speaks for bursts.
+type ToldBursts struct {
+	Bursts
+	// Factors are those within which each value is with probability 2/3.
+	Factors Bursts
+}
+
+// Bursts returns how requests come, most likely.
+func (f *Fitted) Bursts() ToldBursts {
+	out := ToldBursts{Bursts: f.best.Bursts}
+	for i, p := range f.parameters {
+		if p.bursts != nil {
+			*p.bursts(&out.Factors) = math.Exp(f.deviation[i])
 		}
 	}
 	return out
 }
 
 // Best returns the most likely host.
-func (f *Fitted) Best() *sim.Preset { return f.best }
+func (f *Fitted) Best() *sim.Preset { return f.best.Preset }
 
 // Draws returns n hosts from the distribution, the first of which is the most
 // likely one.
-func (f *Fitted) Draws(n int, seed uint64) []*sim.Preset {
+func (f *Fitted) Draws(n int, seed uint64) []Candidate {
 	r := rand.New(rand.NewPCG(seed, 0x0bac))
-	out := make([]*sim.Preset, n)
+	out := make([]Candidate, n)
 	for k := range out {
-		p := *f.best
-		out[k] = &p
+		out[k] = f.best.copied()
 		if k == 0 {
 			continue
 		}
@@ -86,7 +122,7 @@ func (f *Fitted) Draws(n int, seed uint64) []*sim.Preset {
 			for j := range i + 1 {
 				v += f.factor.At(i, j) * z[j]
 			}
-			parameter.set(&p, v)
+			parameter.set(&out[k], v)
 		}
 	}
 	return out

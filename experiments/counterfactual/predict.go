@@ -19,7 +19,7 @@ import (
 type PredictOptions struct {
 	// Hosts are the simulated hosts, one run on each. They have the shape of
 	// [Recording.Host].
-	Hosts []*sim.Preset
+	Hosts []Candidate
 	// Policy is the spec of the policy that tunes; empty repeats the recorded
 	// settings, window by window.
 	Policy string
@@ -86,8 +86,8 @@ func Predict(ctx context.Context, r *Recording, o PredictOptions) ([]Outcome, er
 	return out, nil
 }
 
-func (r *Recording) predict(ctx context.Context, o PredictOptions, host *sim.Preset) (Outcome, error) {
-	host = r.Host(host, len(r.Queues))
+func (r *Recording) predict(ctx context.Context, o PredictOptions, host Candidate) (Outcome, error) {
+	host.Preset = r.Host(host.Preset, len(r.Queues))
 	total := newTally(o.Objective)
 	var decide model.Policy
 	memory := tuner.NewMemory()
@@ -107,7 +107,7 @@ func (r *Recording) predict(ctx context.Context, o PredictOptions, host *sim.Pre
 
 // block simulates windows [from, to) of the recording. What the policy learned
 // is kept from block to block, and so are the settings.
-func (r *Recording) block(ctx context.Context, o PredictOptions, host *sim.Preset, block [2]int, n uint64, decide model.Policy, memory *tuner.Memory, total *tally) error {
+func (r *Recording) block(ctx context.Context, o PredictOptions, host Candidate, block [2]int, n uint64, decide model.Policy, memory *tuner.Memory, total *tally) error {
 	from, to := block[0], block[1]
 	wait, _ := r.Wait()
 	if o.Prefer && !wait.Prefer {
@@ -118,7 +118,7 @@ func (r *Recording) block(ctx context.Context, o PredictOptions, host *sim.Prese
 		original = o.Original(r.Queues[0])
 	}
 	plant, err := sim.New(sim.Options{
-		Preset: host, Case: sim.Case{NAPI: original, Wait: wait}, Load: r.Load(from, to),
+		Preset: host.Preset, Case: sim.Case{NAPI: original, Wait: wait}, Load: r.load(from, to, host.Bursts),
 		Seed: o.Seed + n, Window: r.Each(), Duration: time.Duration(to-from) * r.Each(), Workers: 1,
 	})
 	if err != nil {

@@ -51,6 +51,8 @@ type Recording struct {
 	// concurrent is how many requests of a queue were under way at once.
 	concurrent int
 	services   services
+	// dispersed tells of neighbouring windows of one queue.
+	dispersed dispersions
 }
 
 // track is what is kept of one queue.
@@ -60,6 +62,9 @@ type track struct {
 	wait   sim.Wait
 	waits  bool // whether wait is known
 	polled float64
+	// before is the packets of the last window that was not disturbed.
+	before                float64
+	beforeEnd, beforeSpan time.Duration
 	// patterns ascend by window.
 	patterns []pattern
 }
@@ -95,7 +100,10 @@ type row struct {
 	packetRate, pollRate float32
 	p50, p90, service    float32 // nanoseconds
 	receiving, other     float32 // CPU nanoseconds per packet
-	waits                float32 // returns of epoll_wait per packet
+	// perPoll is the packets of a poll that had any, and aPackets those of the
+	// poll of a packet.
+	perPoll, aPackets float32
+	waits             float32 // returns of epoll_wait per packet
 }
 
 // middle returns the median of a value over the windows in which it was
@@ -171,6 +179,7 @@ func (r *Recording) Add(s *model.Sample) {
 			continue
 		}
 		seen := observedQueue{queue: q.Queue, track: number, every: q.SampleEvery, settings: active, ringWait: q.RingWait}
+		track.disperse(s, float64(polls.Packets), &r.dispersed, r.random)
 		requests := 0.0
 		if q.Delay != nil {
 			requests = float64(q.Delay.Count()) * float64(max(q.SampleEvery, 1))
@@ -259,6 +268,7 @@ func (g *regime) add(s *model.Sample, q *model.QueueSample, requests float64, co
 		packetRate: float32(packets / seconds), pollRate: float32(float64(polls.Polls) / seconds),
 		p50: unknown, p90: unknown, service: unknown, receiving: unknown, other: unknown, waits: unknown,
 	}
+	w.perPoll, w.aPackets = workOf(&q.Work)
 	if q.Delay != nil && q.Delay.Count() > 0 {
 		w.p50, w.p90 = float32(q.Delay.Quantile(0.5)), float32(q.Delay.Quantile(0.9))
 	}
@@ -358,7 +368,11 @@ func (r *Recording) Check() error {
 // followed, so packets divided by the packets per request of the whole
 // recording. Where single events were recorded, arrivals are those, and elsewhere
 // those of a window that is alike.
-func (r *Recording) Load(from, to int) sim.Windows {
+func (r *Recording) Load(from, to int) sim.Windows { return r.load(from, to, Bursts{}) }
+
+// load is [Recording.Load] where requests come in bursts in windows whose single
+// arrivals are not known. So many came there as were counted.
+func (r *Recording) load(from, to int, b Bursts) sim.Windows {
 	r.settle()
 	w := sim.Windows{Each: r.Each(), PerSecond: make([][]float64, len(r.Queues))}
 	per := r.PacketsPerRequest()
@@ -369,12 +383,12 @@ func (r *Recording) Load(from, to int) sim.Windows {
 		}
 		w.PerSecond[i] = out
 	}
-	if r.arrivals > 0 {
+	if r.arrivals > 0 || !b.AtRandom() {
 		w.Singles = func(queue, window int) ([]time.Duration, bool) {
 			if queue >= len(w.PerSecond) || window >= to-from {
 				return nil, false
 			}
-			return r.tracks[queue].singles(from+window, w.PerSecond[queue][window], w.Each)
+			return r.singles(queue, from+window, w.PerSecond[queue][window], b)
 		}
 	}
 	return w

@@ -21,8 +21,16 @@ const (
 	countTolerance   = 0.05
 )
 
+// The names of quantities that requests in bursts meet otherwise.
+const (
+	p50Name   = "p50"
+	p90Name   = "p90"
+	pollsName = "polls per request"
+)
+
 // target is a regime to be met.
 type target struct {
+	*regime    // as recorded
 	settings   model.Settings
 	wait       sim.Wait
 	rate       float64 // requests per second of one queue
@@ -81,15 +89,15 @@ func (r *Recording) targets(requests int) []target {
 	out := make([]target, len(all))
 	for i, g := range all {
 		t := target{
-			settings: g.key.settings, wait: wait, windows: g.seen,
+			regime: g, settings: g.key.settings, wait: wait, windows: g.seen,
 			rate: g.middle(func(w *row) float32 { return w.packetRate }) / per,
 		}
 		t.load, t.span = r.regimeLoad(g, t.rate, requests)
 		for _, q := range []quantity{
-			{name: "p50", tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
-			{name: "p90", tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
+			{name: p50Name, tolerance: delayTolerance, of: func(w *row) float32 { return w.p50 }},
+			{name: p90Name, tolerance: tailTolerance, of: func(w *row) float32 { return w.p90 }},
 			{name: "service", tolerance: serviceTolerance, of: func(w *row) float32 { return w.service }},
-			{name: "polls per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.pollRate / w.packetRate }},
+			{name: pollsName, tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.pollRate / w.packetRate }},
 			{name: "NAPI time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.receiving }},
 			{name: "other time per request", tolerance: costTolerance, perRequest: true, of: func(w *row) float32 { return w.other }},
 			{name: "epoll returns per request", tolerance: countTolerance, perRequest: true, of: func(w *row) float32 { return w.waits }},
