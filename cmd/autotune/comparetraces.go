@@ -239,7 +239,7 @@ func (t *compareTraces) scenarios(queues, windows int, interval time.Duration, b
 			about += fmt.Sprintf(", arrivals observed one by one in %s of queues, as in one that is alike in %d, at random in %d", model.Count(known.Single, "window"), known.Alike, known.Random)
 		}
 		if !bursts.AtRandom() {
-			about += "; elsewhere " + burstsText(bursts)
+			about += ", in " + burstsText(bursts) + " where not observed one by one"
 		}
 		out[i] = compare.NewTrace(l.name, about, duration, load)
 	}

@@ -209,6 +209,19 @@ func TestAMachineIsFittedToTheRecordings(t *testing.T) {
 	}
 }
 
+func TestAFitHasRecordedRequestsComeInBursts(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "out")
+	done(t, "compare", "--traces", burstsRecording, "--fit", "--seeds", "1", "--windows", "4", "--interval", "500ms",
+		"--policies", "aimd", "--references", "fixed", "--max-flush", "20us", "-o", to)
+	manifest, err := compare.ReadManifest(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if about := manifest.Plan.Traces[0].About; !strings.Contains(about, "in bursts of") {
+		t.Errorf("the trace is %q, want its bursts named", about)
+	}
+}
+
 func TestPartsAndPatternsOfTraces(t *testing.T) {
 	parts, _ := recordParts(t, newTroubled(2, 2, 100), "random:seed=5", true, trace.Rotation{Age: 4 * time.Second})
 	if len(parts) < 2 {

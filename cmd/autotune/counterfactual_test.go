@@ -59,6 +59,30 @@ func TestReplaySimulateTellsWhatWasMeasuredAndWhatWouldHaveBeen(t *testing.T) {
 	}
 }
 
+// burstsRecording was recorded in the same way, of requests in bursts of 20 on the
+// average, without single events.
+const burstsRecording = "../../experiments/counterfactual/testdata/bursts/recording.trace.zst"
+
+func TestReplaySimulateTellsOfBursts(t *testing.T) {
+	for path, want := range map[string]bool{bedRecording: false, burstsRecording: true} {
+		code, stdout, stderr := call(t, "replay", path, "--simulate", "--draws", "1", "--json", "--policy", "base")
+		if code != 0 {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		var m modelLine
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &m); err != nil {
+			t.Fatal(err)
+		}
+		if found := m.Bursts != nil; found != want || found != (m.ArrivalsBursts > 0) || found == (m.ArrivalsRandom > 0) {
+			t.Errorf("%s: bursts %+v, in %d windows and at random in %d; bursts are there: %v", path, m.Bursts, m.ArrivalsBursts, m.ArrivalsRandom, want)
+		}
+		if said := strings.Contains(strings.Join(m.Assumed, "\n"), "at random (Poisson)"); said == want {
+			t.Errorf("%s: assumed is %q, bursts are there: %v", path, m.Assumed, want)
+		}
+	}
+}
+
 func TestReplaySimulateWritesAPresetThatSimulates(t *testing.T) {
 	preset := filepath.Join(t.TempDir(), "bed.json")
 	args := []string{"replay", bedRecording, "--simulate", "--draws", "1", "--policy", "base"}
