@@ -100,7 +100,7 @@ func (f *fitter) bunched(results []simulated) float64 {
 	of := func(w *row) float32 { return w.aPackets }
 	var ratios []float64
 	for i, t := range f.targets {
-		if ratio := t.regime.middle(of) / results[i].middle(of); !math.IsNaN(ratio) {
+		if ratio := t.middle(of) / results[i].middle(of); !math.IsNaN(ratio) {
 			ratios = append(ratios, ratio)
 		}
 	}
