@@ -4,9 +4,9 @@
 // It owns the way from a recording to a band of predictions: [Recording]
 // gathers what a trace measured, and rebuilds arrivals and service times where
 // it has single events; [Fit] moves the costs of a simulated host until
-// it behaves as the recording, finds [Bursts] where polls brought more packets
-// than requests at random would, keeping what the recording cannot tell as
-// uncertain as it was, and [Predict] runs a policy against simulated hosts drawn
+// it behaves as the recording, keeping what the recording cannot tell as
+// uncertain as it was, and finds [Bursts] where polls brought more packets than
+// requests at random would; [Predict] runs a policy against simulated hosts drawn
 // from what is left uncertain. The central type is [Recording]. Off-policy
 // estimates ([OffPolicy]) need no simulator, but a recording whose settings were
 // drawn at random.

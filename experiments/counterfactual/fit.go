@@ -53,7 +53,9 @@ const (
 // regime, as the recorded one: median and p90 of the delay, CPU time per request
 // of NAPI and application, polls and returns of epoll_wait per request. Costs
 // that the recording cannot tell apart stay near the start and keep its
-// uncertainty.
+// uncertainty. Where no single events were recorded, and polls brought more packets
+// than requests at random would, it fits bursts too, and keeps them where they
+// explain more.
 //
 // The method is Gauss-Newton on logarithms with a normal prior, damped as by
 // Levenberg and Marquardt; the covariance is the inverse of the Hessian of that
