@@ -13,20 +13,45 @@ const (
 	greyboxGustWindows = 25
 	greyboxGustMost    = 0.4
 	// greyboxGusts is how many gusts a rise exceeds that is a jump.
-	greyboxGusts = 2.5
+	greyboxGusts = 2
 	// greyboxGustLeast is the logarithm of the least rise that is a jump.
 	greyboxGustLeast = 0.18
+	// greyboxUsualWindows is the number of windows over which the usual load is
+	// averaged, and greyboxFallen the number of windows in a row far below it
+	// after which it is the present one.
+	greyboxUsualWindows = 8
+	greyboxFallen       = 2
 )
 
 // greyboxGust is by how much load changes from window to window: the mean
 // square of the logarithm of the ratio.
-type greyboxGust struct{ square float64 }
+type greyboxGust struct {
+	square float64
+	// usual is the load about which it does, in packets per second: load that
+	// dips for a window comes back.
+	usual float64
+	// fallen counts the windows in a row that were further below.
+	fallen int
+}
 
-// observe takes a window's change, and reports whether it was a jump upwards,
-// more than what load does all the time.
+// observe takes a window's load, and reports whether it jumped upwards, by more
+// than what load does all the time and not only back from a dip.
 func (g *greyboxGust) observe(f *model.Features) (jumped bool) {
+	if g.usual == 0 {
+		g.usual = f.PacketRate
+	}
 	change := math.Log1p(max(-0.95, f.RateChange))
-	jumped = change > max(greyboxGustLeast, greyboxGusts*g.deviation())
+	away := math.Log(f.PacketRate / g.usual)
+	least := max(greyboxGustLeast, greyboxGusts*g.deviation())
+	jumped = min(change, away) > least
+	g.fallen++
+	if away >= -least {
+		g.fallen = 0
+	}
+	g.usual += (f.PacketRate - g.usual) / greyboxUsualWindows
+	if jumped || g.fallen >= greyboxFallen {
+		g.usual, g.fallen = f.PacketRate, 0
+	}
 	change = max(-greyboxGustMost, min(greyboxGustMost, change))
 	g.square += (change*change - g.square) / greyboxGustWindows
 	return jumped
@@ -43,6 +68,7 @@ func (c *greyboxChoice) ahead() float64 {
 	if !c.f.Suspension.Ready {
 		return rising
 	}
+	rising = max(rising, q.gust.usual)
 	if q.jumped {
 		// A jump within the window has not shown all of itself, and the next
 		// window is not decided upon if this one moves.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -8,26 +9,43 @@ import (
 )
 
 // What load does all the time is no jump, however much that is; what stands out
-// from it is.
+// from it is, unless it is back from a dip.
 func TestJumpsStandOutFromGusts(t *testing.T) {
 	for _, tc := range []struct {
-		name        string
-		noise, jump float64
-		want        bool
+		name  string
+		noise float64
+		// last are the loads after those of noise, of which the last is looked
+		// at, as multiples of the usual one.
+		last []float64
+		want bool
 	}{
-		{"a third more on a calm load", 0.01, 0.35, true},
-		{"a tenth more on a calm load", 0.01, 0.1, false},
-		{"a third more on a gusty load", 0.25, 0.35, false},
-		{"three times a gusty load", 0.25, 2, true},
+		{"a third more on a calm load", 0.01, []float64{1, 1.35}, true},
+		{"a tenth more on a calm load", 0.01, []float64{1, 1.1}, false},
+		{"a third more on a gusty load", 0.25, []float64{1, 1.35}, false},
+		{"three times a gusty load", 0.25, []float64{1, 3}, true},
+		{"back from a dip", 0.01, []float64{1, 0.6, 1}, false},
+		{"three windows after a fall", 0.01, []float64{0.6, 0.6, 0.6, 1}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			const usual = 1e5 // packets/s
 			random := rand.New(rand.NewPCG(3, 4))
 			var g greyboxGust
-			for range 200 {
-				g.observe(&model.Features{RateChange: max(-0.5, tc.noise*random.NormFloat64())})
+			before, jumped := 0.0, false
+			see := func(load float64) {
+				f := model.Features{PacketRate: load}
+				if before > 0 {
+					f.RateChange = load/before - 1
+				}
+				before, jumped = load, g.observe(&f)
 			}
-			if got := g.observe(&model.Features{RateChange: tc.jump}); got != tc.want {
-				t.Errorf("jumped is %v, want %v, at gusts of %.2f", got, tc.want, g.deviation())
+			for range 200 {
+				see(usual * math.Exp(tc.noise/math.Sqrt2*random.NormFloat64()))
+			}
+			for _, load := range tc.last {
+				see(load * usual)
+			}
+			if jumped != tc.want {
+				t.Errorf("jumped is %v, want %v, at gusts of %.2f about %.0f packets/s", jumped, tc.want, g.deviation(), g.usual)
 			}
 		})
 	}

@@ -75,8 +75,12 @@ func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan 
 // price adds to a plan's score what it is worth to be prepared for a jump of the
 // load.
 func (c *greyboxChoice) price(g *greyboxPlan) {
+	caution := c.q.caution
+	if c.f.Suspension.Ready {
+		caution *= greyboxCautionReady
+	}
 	if c.peak > c.rate && c.q.caution > greyboxCautionLeast && c.p.options.Goal != GoalLatency {
-		g.score += c.q.caution / c.rate * 1e9 * c.lateAtPeak(g.mode, g.flush)
+		g.score += caution / c.rate * 1e9 * c.lateAtPeak(g.mode, g.flush)
 	}
 }
 

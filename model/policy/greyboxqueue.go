@@ -31,6 +31,9 @@ const (
 	greyboxCaution     = 0.03
 	greyboxCautionStep = 0.01
 	greyboxCautionMost = 0.03
+	// greyboxCautionReady is the share of it where interrupts may be suspended:
+	// there a shorter timeout mends in the next window what a jump broke.
+	greyboxCautionReady = 1.0 / 3
 	// Below greyboxCautionLeast it is not worth to be reckoned with.
 	greyboxCautionLeast = 0.001
 	greyboxQuiet        = 150

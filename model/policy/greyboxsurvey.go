@@ -90,6 +90,12 @@ func (c *greyboxChoice) survey(all bool) {
 		if c.q.proven >= greyboxProven && (c.q.windows < greyboxLookAlways || (c.q.windows+c.q.queue.Index)%greyboxLookEvery == 0) {
 			far = c.p.options.Max
 		}
+		if mode == suspending && c.now.mode == deferring {
+			// The timer is the same: what holds with suspension is not far beyond
+			// what holds with deferral, whatever is not known of suspension.
+			high = min(high, c.now.flush)
+			far = min(far, high)
+		}
 		looked := high
 		switch {
 		case c.now.mode == interrupting && mode == deferring && c.interruptsHold():
