@@ -32,7 +32,9 @@ type GreyboxOptions struct {
 	// Price is what a microsecond of delay is worth to [GoalBalanced], in CPU
 	// time per packet.
 	Price time.Duration
-	// Grid is the ratio of neighbouring flush timeouts, above 1.
+	// Grid is the ratio of neighbouring flush timeouts, above 1. Where
+	// interrupts may be suspended, its square root is that of those next to
+	// the present one.
 	Grid float64
 	// Start is the largest flush timeout tried first from plain interrupts.
 	Start time.Duration
@@ -110,7 +112,9 @@ func makeGreybox(a *arguments) (model.Policy, error) {
 // worth making if the optimistic half of its belief is right.
 type Greybox struct {
 	options GreyboxOptions
-	grid    []time.Duration
+	// grid is of the flush timeouts, and fine has twice as many.
+	grid, fine []time.Duration
+
 	priors  greyboxPriors
 	queues  map[model.Queue]*greyboxQueue
 	devices map[greyboxDeviceKey]*greyboxDevice
@@ -128,6 +132,7 @@ func NewGreybox(o GreyboxOptions) (*Greybox, error) {
 	return &Greybox{
 		options: o,
 		grid:    flushGrid(o.Min, o.Max, o.Grid),
+		fine:    flushGrid(o.Min, o.Max, math.Sqrt(o.Grid)),
 		priors:  priors,
 		queues:  make(map[model.Queue]*greyboxQueue),
 		devices: make(map[greyboxDeviceKey]*greyboxDevice),

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // greyboxEntry is the share of what the delay with interrupts leaves of the SLO
 // that the first flush timeout may use up.
@@ -115,6 +118,11 @@ func (c *greyboxChoice) survey(all bool) {
 				c.consider(mode, flush)
 			}
 		}
+		for _, flush := range c.between() {
+			if flush >= low && flush <= high {
+				c.consider(mode, flush)
+			}
+		}
 	}
 }
 
@@ -208,6 +216,19 @@ func (c *greyboxChoice) enter(g *greyboxPlan) {
 	if g.utilisation <= c.now.utilisation {
 		g.busiest = min(g.busiest, c.cap(g.mode))
 	}
+}
+
+// between returns the flush timeouts of the finer grid that are next to the
+// present one. Where a shorter one always mends what came out otherwise, the SLO
+// is gone near to by smaller steps.
+func (c *greyboxChoice) between() []time.Duration {
+	if !c.f.Suspension.Ready || c.now.mode == interrupting {
+		return nil
+	}
+	const near = 1.1
+	from, _ := slices.BinarySearch(c.p.fine, time.Duration(float64(c.now.flush)/near))
+	to, _ := slices.BinarySearch(c.p.fine, time.Duration(float64(c.now.flush)*near))
+	return c.p.fine[from:to]
 }
 
 // onGrid returns the largest timeout of the grid that is not above flush.
