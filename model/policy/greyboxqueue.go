@@ -21,6 +21,10 @@ const (
 	greyboxShift = 9
 	// greyboxKeep is the share of what was learned that outlives a change.
 	greyboxKeep = 0.4
+	// greyboxTailed is the utilisation from which on, under deferral, single
+	// windows are late by far at settings that hold in others: no change of the
+	// law, which drops nothing.
+	greyboxTailed = greyboxFullDeferring
 	// The caution is what it is worth, in CPUs, that no window breaks the SLO
 	// when load jumps to the highest of late: greyboxCaution at first, and less
 	// by one part in greyboxQuiet with each quiet window. A violation in a window
@@ -310,7 +314,8 @@ func (q *greyboxQueue) learnDelay(f *model.Features, mode greyboxMode, flush tim
 		return false
 	}
 	q.ceilings.see(f)
-	shifted := q.delayShift.add(z)
+	tailed := mode == deferring && q.utilisation(f) >= greyboxTailed
+	shifted := !tailed && q.delayShift.add(z)
 	if shifted {
 		q.delay.Keep(int(mode), greyboxKeep)
 		q.note = "its delay changed"
