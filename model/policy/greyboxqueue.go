@@ -32,12 +32,12 @@ const (
 	// greyboxCautionMost. The highest load of late sinks to the present one
 	// within some greyboxPeakWindows.
 	greyboxJump        = 0.1
-	greyboxCaution     = 0.03
+	greyboxCaution     = 0.035
 	greyboxCautionStep = 0.01
-	greyboxCautionMost = 0.03
+	greyboxCautionMost = 0.035
 	// greyboxCautionReady is the share of it where interrupts may be suspended:
 	// there a shorter timeout mends in the next window what a jump broke.
-	greyboxCautionReady = 1.0 / 3
+	greyboxCautionReady = 0.3
 	// Below greyboxCautionLeast it is not worth to be reckoned with.
 	greyboxCautionLeast = 0.001
 	greyboxQuiet        = 150
