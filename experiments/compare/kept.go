@@ -44,17 +44,16 @@ func (k keptCells) fill(p *prepared, jobs []job, cells []Cell, journals bool) ([
 	}
 	var missing []int
 	for i, j := range jobs {
-		if k.dir != "" && !(journals && j.contender.spec != "") {
-			c, ok, err := k.take(p, j)
-			if err != nil {
+		found := false
+		if k.dir != "" && (!journals || j.contender.spec == "") {
+			var err error
+			if cells[i], found, err = k.take(p, j); err != nil {
 				return nil, err
 			}
-			if ok {
-				cells[i] = c
-				continue
-			}
 		}
-		missing = append(missing, i)
+		if !found {
+			missing = append(missing, i)
+		}
 	}
 	return missing, nil
 }
