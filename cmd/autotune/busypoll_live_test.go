@@ -147,16 +147,16 @@ func TestSelectedApplicationDrivesTheQueueAndIsPutBack(t *testing.T) {
 		}
 		expectDriven(t, bed, 0.5)
 		if code, stderr := b.stop(os.Interrupt); code != exitDone {
-			t.Errorf("exit code %d: %s", code, stderr)
+			testbed.Always(t).Errorf("exit code %d: %s", code, stderr)
 		}
 		if diff := cmp.Diff(originals, k.settings()); diff != "" {
-			t.Errorf("settings after the run (-original +now):\n%s", diff)
+			testbed.Always(t).Errorf("settings after the run (-original +now):\n%s", diff)
 		}
 		if diff := cmp.Diff(own, contextsOf(t, load.server.PID())); diff != "" {
-			t.Errorf("contexts after the run (-original +now):\n%s", diff)
+			testbed.Always(t).Errorf("contexts after the run (-original +now):\n%s", diff)
 		}
 		if code, stdout, stderr := call(t, "replay", "--verify", recording); code != exitDone {
-			t.Errorf("the recording is not decided alike: exit code %d: %s%s", code, stdout, stderr)
+			testbed.Always(t).Errorf("the recording is not decided alike: exit code %d: %s%s", code, stdout, stderr)
 		}
 	})
 }
@@ -203,14 +203,14 @@ func TestMemcachedIsDrivenRestartedAndPutBackAfterAKill(t *testing.T) {
 		}
 		code, stdout, stderr := call(t, "restore", "--state", state)
 		if code != exitDone {
-			t.Fatalf("restore: exit code %d: %s%s", code, stdout, stderr)
+			testbed.Always(t).Fatalf("restore: exit code %d: %s%s", code, stdout, stderr)
 		}
 		if diff := cmp.Diff(originals, k.settings()); diff != "" {
-			t.Errorf("settings after restore (-original +now):\n%s", diff)
+			testbed.Always(t).Errorf("settings after restore (-original +now):\n%s", diff)
 		}
 		for fd, p := range contextsOf(t, memcached.Process.Pid) {
 			if p != (busypoll.Params{}) {
-				t.Errorf("context %d is left at %v; restore said\n%s", fd, p, stdout)
+				testbed.Always(t).Errorf("context %d is left at %v; restore said\n%s", fd, p, stdout)
 			}
 		}
 	})
@@ -295,7 +295,7 @@ func TestMixedApplicationIsAsFastAsUnderDeferral(t *testing.T) {
 				}
 			}
 			if code, stderr := b.stop(os.Interrupt); code != exitDone {
-				t.Fatalf("exit code %d: %s", code, stderr)
+				testbed.Always(t).Fatalf("exit code %d: %s", code, stderr)
 			}
 			sum := workload.Summarize(load.client.Intervals(), name)
 			if sum.Completed < rate/4 {
@@ -517,13 +517,13 @@ func TestMemcachedWithAThreadPerQueueIsDrivenOnBoth(t *testing.T) {
 		expectDriven(t, bed, 0.8)
 		expectAsFast(t, client, p50, p90)
 		if code, stderr := b.stop(os.Interrupt); code != exitDone {
-			t.Errorf("exit code %d: %s", code, stderr)
+			testbed.Always(t).Errorf("exit code %d: %s", code, stderr)
 		}
 		if diff := cmp.Diff(originals, k.settings()); diff != "" {
-			t.Errorf("settings after the run (-original +now):\n%s", diff)
+			testbed.Always(t).Errorf("settings after the run (-original +now):\n%s", diff)
 		}
 		if n := preferring(contextsOf(t, memcached.Process.Pid)); n != 0 {
-			t.Errorf("%d contexts are left preferring busy polling", n)
+			testbed.Always(t).Errorf("%d contexts are left preferring busy polling", n)
 		}
 	})
 }

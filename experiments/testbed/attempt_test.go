@@ -51,6 +51,23 @@ func TestAnAttemptThatAgreesIsTheLast(t *testing.T) {
 			true,
 		},
 		{
+			"but breaks what holds always",
+			func(tb testing.TB, _ int) { Always(tb).Fail() },
+			[]string{"measure 1", "clean 1"},
+			true,
+		},
+		{
+			"and is then skipped",
+			func(tb testing.TB, n int) {
+				if n > 1 {
+					tb.Skip("the machine has changed")
+				}
+				tb.Error("disturbed")
+			},
+			[]string{"measure 1", "clean 1", "measure 2", "clean 2"},
+			true,
+		},
+		{
 			"but leaves something behind",
 			func(tb testing.TB, _ int) { tb.Cleanup(func() { tb.Fatal("cannot be removed") }) },
 			[]string{"measure 1", "clean 1"},
@@ -70,30 +87,38 @@ func TestAnAttemptThatAgreesIsTheLast(t *testing.T) {
 			b := &bystander{TB: t}
 			var did []string
 			n := 0
-			// Fatal in a cleanup ends the goroutine of the test.
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				Attempt(b, func(tb testing.TB) {
-					n++
-					turn := n
-					did = append(did, fmt.Sprintf("measure %d", turn))
-					tb.Cleanup(func() { did = append(did, fmt.Sprintf("clean %d", turn)) })
-					if err := tb.Context().Err(); err != nil {
-						t.Errorf("the context of attempt %d has ended: %v", n, err)
+			Attempt(b, func(tb testing.TB) {
+				n++
+				turn := n
+				did = append(did, fmt.Sprintf("measure %d", turn))
+				tb.Cleanup(func() { did = append(did, fmt.Sprintf("clean %d", turn)) })
+				if err := tb.Context().Err(); err != nil {
+					t.Errorf("the context of attempt %d has ended: %v", n, err)
+				}
+				tb.Cleanup(func() {
+					if tb.Context().Err() == nil {
+						t.Error("the context outlives the attempt")
 					}
-					tb.Cleanup(func() {
-						if tb.Context().Err() == nil {
-							t.Error("the context outlives the attempt")
-						}
-					})
-					tt.measure(tb, turn)
 				})
-			}()
-			<-done
+				tt.measure(tb, turn)
+			})
 			if diff := cmp.Diff(tt.want, did); diff != "" || b.failed != tt.failed {
 				t.Errorf("failed %t, want %t; steps (-want +got):\n%s", b.failed, tt.failed, diff)
 			}
 		})
 	}
+}
+
+// What panics in an attempt is cleaned up after, and panics in the test.
+func TestAnAttemptThatPanicsCleansUp(t *testing.T) {
+	cleaned := false
+	defer func() {
+		if r := recover(); r == nil || !cleaned {
+			t.Errorf("recovered %v; cleaned up: %t", r, cleaned)
+		}
+	}()
+	Attempt(t, func(tb testing.TB) {
+		tb.Cleanup(func() { cleaned = true })
+		panic("broken")
+	})
 }
