@@ -202,11 +202,14 @@ func TestDelayFollowsTheClients(t *testing.T) {
 	s := b.open(t, Options{Interval: liveInterval})
 	for _, flush := range []time.Duration{time.Millisecond, 2 * time.Millisecond} {
 		t.Run(flush.String(), func(t *testing.T) {
+			// The client outlives an attempt, and sums up phases by name.
+			tried := 0
 			testbed.Attempt(t, func(t testing.TB) {
 				b.set(t, deferral(flush))
 				const rounds = 20
-				for round := range rounds {
-					name := fmt.Sprintf("%v round %d", flush, round)
+				for range rounds {
+					tried++
+					name := fmt.Sprintf("%v round %d", flush, tried)
 					b.phase(t, name, 2000)
 					next(t, s)
 					total := collect(t, s, 6)
