@@ -10,10 +10,12 @@ import (
 // IRQ_TIME_ACCOUNTING is off), so that of NET_RX and of device interrupts only
 // the part that no task is charged with is added.
 //
-// A queue's cost is the time of its NAPI thread; its part, by packets polled in
-// softirq, of that NET_RX time and of the time of ksoftirqd; its part, by
-// packets polled in softirq or thread, of that interrupt time; and its part, by
-// packets, of the time of the applications that it serves. An application whose
+// A queue's cost is the time of its NAPI thread; its part, by the time of its
+// polls in softirq, of that NET_RX time and of the time of ksoftirqd; its part,
+// by polls in softirq or thread, of that interrupt time; and its part, by
+// packets, of the time of the applications that it serves. Packets alone would
+// charge the polls of a timer that finds none to the queues that have packets
+// to show. An application whose
 // epoll contexts were listed is served by the queues of their NAPI instances,
 // any other by all queues.
 //
@@ -32,11 +34,10 @@ func Costs(s *Sample) map[Queue]time.Duration {
 	}
 	add := func(q Queue, d time.Duration) { out[q] += max(0, d) }
 
-	var softirq, interrupt float64
+	weights, softirq := softirqWeights(s)
+	interrupt := 0.0
 	for i := range s.Queues {
-		q := &s.Queues[i]
-		softirq += float64(q.Softirq.Packets)
-		interrupt += float64(q.Softirq.Packets + q.Thread.Packets)
+		interrupt += interruptWeight(&s.Queues[i])
 	}
 	inSoftirq, inInterrupt := shared(s.CPUs)
 	for i := range s.Queues {
@@ -44,37 +45,29 @@ func Costs(s *Sample) map[Queue]time.Duration {
 		if q.ThreadTime != nil {
 			add(q.Queue, *q.ThreadTime)
 		}
-		if n := q.Softirq.Packets; inSoftirq != nil && n > 0 {
-			add(q.Queue, part(*inSoftirq, float64(n), softirq))
+		if inSoftirq != nil && weights[i] > 0 {
+			add(q.Queue, part(*inSoftirq, weights[i], softirq))
 		}
-		if n := q.Softirq.Packets + q.Thread.Packets; inInterrupt != nil && n > 0 {
-			add(q.Queue, part(*inInterrupt, float64(n), interrupt))
+		if w := interruptWeight(q); inInterrupt != nil && w > 0 {
+			add(q.Queue, part(*inInterrupt, w, interrupt))
 		}
 	}
 	byNAPI := make(map[uint32]int, len(s.Queues))
-	var all float64
 	for i := range s.Queues {
 		byNAPI[s.Queues[i].NAPIID] = i
-		all += float64(s.Queues[i].Polls().Packets)
 	}
 	for i := range s.Apps {
 		app := &s.Apps[i]
 		served := app.served(byNAPI)
 		if len(served) == 0 {
 			for j := range s.Queues {
-				if n := s.Queues[j].Polls().Packets; n > 0 {
-					add(s.Queues[j].Queue, part(app.CPU, float64(n), all))
-				}
+				served = append(served, j)
 			}
-			continue
 		}
-		var total float64
-		for _, j := range served {
-			total += float64(s.Queues[j].Polls().Packets)
-		}
-		for _, j := range served {
-			if n := s.Queues[j].Polls().Packets; n > 0 {
-				add(s.Queues[j].Queue, part(app.CPU, float64(n), total))
+		weights, total := applicationWeights(s, app, served)
+		for k, j := range served {
+			if weights[k] > 0 {
+				add(s.Queues[j].Queue, part(app.CPU, weights[k], total))
 			}
 		}
 	}
@@ -85,6 +78,99 @@ func Costs(s *Sample) map[Queue]time.Duration {
 	}
 	return out
 }
+
+// softirqWeights returns what each queue has of the softirq time, and their sum:
+// the time of its polls, or where that of a queue is not known, polls and packets,
+// since one that finds nothing takes about as long as a packet more.
+func softirqWeights(s *Sample) (weights []float64, sum float64) {
+	known := true
+	for i := range s.Queues {
+		q := &s.Queues[i]
+		known = known && (none(q.Softirq) || q.SoftirqTime != nil && *q.SoftirqTime > 0)
+	}
+	weights = make([]float64, len(s.Queues))
+	for i := range s.Queues {
+		q := &s.Queues[i]
+		switch {
+		case none(q.Softirq):
+			continue
+		case known:
+			weights[i] = float64(*q.SoftirqTime)
+		default:
+			weights[i] = float64(q.Softirq.Polls + q.Softirq.Packets)
+		}
+		sum += weights[i]
+	}
+	return weights, sum
+}
+
+// leastOnCPUs is the share of an application's CPU time that CPUs must have been
+// busy for beside the receive path, if it is to be told apart by them: ticks miss
+// some of it.
+const leastOnCPUs = 0.7
+
+// applicationWeights returns what each of the queues that an application serves
+// has of its time, and their sum: how busy their CPUs were beside the receive
+// path, where each queue was polled on a CPU of its own and these CPUs had the
+// time for the application; packets otherwise. By packets what a queue saves its
+// thread of the application is spread over all queues, while what it costs its
+// softirq is the queue's alone, and deferral seems dearer than suspension.
+func applicationWeights(s *Sample, app *AppSample, served []int) (weights []float64, sum float64) {
+	weights = make([]float64, len(served))
+	if len(served) > 1 {
+		seen := make(map[int]bool, len(served))
+		for k, j := range served {
+			q := &s.Queues[j]
+			if len(q.CPUs) != 1 || seen[q.CPUs[0]] {
+				sum = 0
+				break
+			}
+			seen[q.CPUs[0]] = true
+			weights[k] = float64(beside(s.CPUs, q))
+			sum += weights[k]
+		}
+		if sum > 0 && sum >= leastOnCPUs*float64(app.CPU) {
+			return weights, sum
+		}
+	}
+	sum = 0
+	for k, j := range served {
+		weights[k] = float64(s.Queues[j].Polls().Packets)
+		sum += weights[k]
+	}
+	return weights, sum
+}
+
+// beside returns the time that the queue's only CPU was busy with other than
+// what no task but the kernel's own is charged with.
+func beside(cpus []CPUSample, q *QueueSample) time.Duration {
+	for i := range cpus {
+		c := &cpus[i]
+		if c.CPU != q.CPUs[0] {
+			continue
+		}
+		left := c.Busy
+		for _, d := range []*time.Duration{c.NetRXIdle, c.HardIRQIdle, c.Ksoftirqd, q.ThreadTime} {
+			if d != nil {
+				left -= max(0, *d)
+			}
+		}
+		return max(0, left)
+	}
+	return 0
+}
+
+// interruptWeight is the number of polls that a device's or the timer's interrupt
+// may have started; packets, where a source does not count polls.
+func interruptWeight(q *QueueSample) float64 {
+	started := q.Softirq.Plus(q.Thread)
+	if started.Polls == 0 {
+		return float64(started.Packets)
+	}
+	return float64(started.Polls)
+}
+
+func none(c PollCounts) bool { return c.Polls == 0 && c.Packets == 0 }
 
 // shared returns the time of softirqs and of device interrupts that belongs to
 // no task but ksoftirqd; nil is what no CPU observed.

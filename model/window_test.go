@@ -79,6 +79,57 @@ func TestCostsCountNoTimeTwice(t *testing.T) {
 			map[model.Queue]time.Duration{a: 90 * ms, b: 30 * ms},
 		},
 		{
+			"softirq time is shared by the time of polls, not by what they found",
+			model.Sample{
+				Queues: []model.QueueSample{
+					{Queue: a, NAPIID: 1, Softirq: model.PollCounts{Polls: 900, Packets: 100}, SoftirqTime: ptr(30 * ms)},
+					{Queue: b, NAPIID: 2, Softirq: model.PollCounts{Polls: 100, Packets: 900}, SoftirqTime: ptr(10 * ms)},
+				},
+				CPUs: []model.CPUSample{{NetRXIdle: ptr(20 * ms), HardIRQIdle: ptr(10 * ms)}},
+			},
+			map[model.Queue]time.Duration{a: 24 * ms, b: 6 * ms},
+		},
+		{
+			"an empty poll counts as a packet where no time is known",
+			model.Sample{
+				Queues: []model.QueueSample{
+					{Queue: a, NAPIID: 1, Softirq: model.PollCounts{Polls: 300}},
+					{Queue: b, NAPIID: 2, Softirq: model.PollCounts{Polls: 50, Packets: 50}},
+				},
+				CPUs: []model.CPUSample{{NetRXIdle: ptr(20 * ms)}},
+			},
+			map[model.Queue]time.Duration{a: 15 * ms, b: 5 * ms},
+		},
+		{
+			"an application is shared by how busy the queues' own CPUs are beside softirqs",
+			model.Sample{
+				Queues: []model.QueueSample{onCPU(softirq(a, 1, 100), 0), onCPU(softirq(b, 2, 100), 1)},
+				CPUs: []model.CPUSample{
+					{CPU: 0, Busy: 80 * ms, NetRXIdle: ptr(20 * ms)}, {CPU: 1, Busy: 20 * ms},
+				},
+				Apps: []model.AppSample{{CPU: 80 * ms}},
+			},
+			map[model.Queue]time.Duration{a: 70 * ms, b: 30 * ms},
+		},
+		{
+			"but by packets where these CPUs had no time for it",
+			model.Sample{
+				Queues: []model.QueueSample{onCPU(softirq(a, 1, 100), 0), onCPU(softirq(b, 2, 100), 1)},
+				CPUs:   []model.CPUSample{{CPU: 0, Busy: 40 * ms}, {CPU: 1, Busy: 10 * ms}},
+				Apps:   []model.AppSample{{CPU: 80 * ms}},
+			},
+			map[model.Queue]time.Duration{a: 40 * ms, b: 40 * ms},
+		},
+		{
+			"and where queues share a CPU",
+			model.Sample{
+				Queues: []model.QueueSample{onCPU(softirq(a, 1, 100), 0), onCPU(softirq(b, 2, 100), 0)},
+				CPUs:   []model.CPUSample{{CPU: 0, Busy: 100 * ms}},
+				Apps:   []model.AppSample{{CPU: 80 * ms}},
+			},
+			map[model.Queue]time.Duration{a: 40 * ms, b: 40 * ms},
+		},
+		{
 			"an application counts only for the queues of its contexts",
 			model.Sample{
 				Queues: []model.QueueSample{threaded(a, 1, 100, 10*ms), threaded(b, 2, 100, 10*ms)},
@@ -117,6 +168,12 @@ func TestCostsCountNoTimeTwice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onCPU returns the queue with its polls on one CPU.
+func onCPU(q model.QueueSample, cpu int) model.QueueSample {
+	q.CPUs = []int{cpu}
+	return q
 }
 
 func TestWindowFeatures(t *testing.T) {
