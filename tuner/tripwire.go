@@ -3,6 +3,7 @@ package tuner
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"autotune/model"
 )
@@ -66,6 +67,17 @@ func (t *turn) dearer(before []measure) bool {
 	return mean == 0 || math.IsNaN(cost) || cost > mean
 }
 
+// fled reports whether a trial began where the delay was beyond the limit, and is
+// not far above what it was there: going back would make it no less.
+func (t *trial) fled(limit, now time.Duration) bool {
+	const farAbove = 2
+	if len(t.before) == 0 {
+		return false
+	}
+	last := t.before[len(t.before)-1].quantile
+	return last > limit && now <= farAbove*last
+}
+
 func (tripwireGuard) rule(t *turn, next func() ruling) ruling {
 	if t.ordered {
 		return next()
@@ -80,6 +92,9 @@ func (tripwireGuard) rule(t *turn, next func() ruling) ruling {
 		return next()
 	case q.trial != nil && delay && !full && !q.spikes.confirmed(o.Confirm) && q.spikes.excused(q.turns):
 		// It may be the host again.
+	case q.trial != nil && delay && !full && q.trial.fled(limit, t.raw.Quantile):
+		// What the setting before left in the queues is worked off first. The
+		// trial sees to it that the delay falls.
 	case q.trial != nil:
 		why := fmt.Sprintf("p%g %v is above %g times the SLO", 100*t.loop.options.Objective.Quantile, t.raw.Quantile, o.Factor)
 		if !delay {

@@ -121,3 +121,34 @@ func TestTripwireLeavesAMoveThatOthersFillTheCPUUnder(t *testing.T) {
 	}
 	b.wantState(deferralOf(50 * us))
 }
+
+// A queue overloaded by deferral has to be worked off after the tripwire ended it.
+// What is late meanwhile is not the doing of the setting that it went back to.
+func TestTripwireGoesBackToNothingThatTrippedIt(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		after time.Duration
+		back  bool
+	}{
+		{"as late as before", 3 * time.Millisecond, false},
+		{"far later", 9 * time.Millisecond, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, 1, always(deferralOf(50*us), model.PurposeCost), nil)
+			b.run(14, costs(map[time.Duration]time.Duration{0: 20 * us, 50 * us: 15 * us}))
+			b.wantEntry("trial", model.VerdictKept, "")
+			late := func(delay time.Duration) func(model.Queue, model.Settings) window {
+				w := steady()
+				w.delay = delay
+				return same(w)
+			}
+			b.run(2, late(2*time.Millisecond))
+			b.wantState(model.Settings{})
+			b.wantEntry("tripwire", model.VerdictApplied, "above 4 times the SLO")
+			b.run(1, late(tc.after))
+			if back := b.kernel.state[testQueue(0)] == deferralOf(50*us); back != tc.back {
+				t.Errorf("went back to what tripped it: %v, want %v", back, tc.back)
+			}
+		})
+	}
+}
