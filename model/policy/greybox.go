@@ -203,10 +203,12 @@ func (p *Greybox) Decide(f model.Features) model.Decision {
 	f = plausible(f)
 	q := p.queue(f.Queue)
 	q.learn(&f)
-	p.share(q)
-	c := newGreyboxChoice(p, q, &f)
-	d := c.decide()
+	d := p.devices[greyboxDeviceKey{q.queue.Netns, q.queue.Ifindex}]
+	p.share(d, q)
+	d.note(q)
+	c := newGreyboxChoice(p, q, d, &f)
+	decision := c.decide()
 	q.prepared = c.rate
-	q.decided(&f, &d)
-	return d
+	q.decided(&f, &decision)
+	return decision
 }

@@ -21,6 +21,10 @@ const (
 	// or load has jumped: a second window above the SLO is dearer than a step
 	// more.
 	greyboxUseAfter = 0.04
+	// greyboxUseBeside is by how much less that share is, and that of what is in
+	// place, while another queue of the device breaks the SLO: the host meets it
+	// as a whole if the others are the faster for it.
+	greyboxUseBeside = 0.04
 	// greyboxIgnorance is the number of errors of what is not known of the delay
 	// that are kept free below the SLO, besides the margin for the noise of
 	// windows.
@@ -100,8 +104,10 @@ type greyboxChoice struct {
 	first bool
 	// use is the share of the SLO that a move may be predicted to use up.
 	use float64
-	slo float64
-	now greyboxPlan
+	// keep is the share that what is in place may be predicted to use up.
+	keep float64
+	slo  float64
+	now  greyboxPlan
 	// all tells that all settings are looked at, since what is in place should
 	// not stay; safest and hope are found only then.
 	all bool
@@ -123,7 +129,7 @@ type greyboxChoice struct {
 	bounds  greyboxPlan
 }
 
-func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxChoice {
+func newGreyboxChoice(p *Greybox, q *greyboxQueue, d *greyboxDevice, f *model.Features) *greyboxChoice {
 	c := &greyboxChoice{p: p, q: q, f: f, slo: micros(f.Objective.SLO)}
 	c.rate = c.ahead()
 	c.first = f.Suspension.Ready && q.held == [greyboxModes]time.Duration{} && greyboxModeOf(f.Active) == interrupting
@@ -134,6 +140,11 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, f *model.Features) *greyboxCh
 	}
 	if (f.RateChange > greyboxJump || q.bad > 0) && !c.first {
 		c.use -= greyboxUseAfter
+	}
+	c.keep = 1
+	if d.late > 0 && q.bad == 0 && f.Suspension.Ready {
+		c.use -= greyboxUseBeside
+		c.keep -= greyboxUseBeside
 	}
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))
 	c.price(&c.now)
@@ -173,7 +184,7 @@ func (c *greyboxChoice) decide() model.Decision {
 	if q.bad >= 2 || q.bad == 1 && huge {
 		return c.retreat()
 	}
-	if excess := c.excess(&c.now, 1); excess > 0 && (c.now.mode != interrupting || q.bad > 0) {
+	if excess := c.excess(&c.now, c.keep); excess > 0 && (c.now.mode != interrupting || q.bad > 0) {
 		return c.avoid()
 	}
 	if q.bad == 1 {

@@ -20,6 +20,8 @@ type greyboxDevice struct {
 	// were since.
 	costs, delays *bayes.Evidence
 	decisions     int
+	// late is the number of queues of which two windows in a row broke the SLO.
+	late int
 }
 
 const (
@@ -66,8 +68,7 @@ func (p *Greybox) queue(id model.Queue) *greyboxQueue {
 }
 
 // share brings the prior of a queue up to date, when it is time.
-func (p *Greybox) share(q *greyboxQueue) {
-	d := p.devices[greyboxDeviceKey{q.queue.Netns, q.queue.Ifindex}]
+func (p *Greybox) share(d *greyboxDevice, q *greyboxQueue) {
 	d.decisions++
 	if len(d.queues) < 2 {
 		return
@@ -82,6 +83,20 @@ func (p *Greybox) share(q *greyboxQueue) {
 	}
 	q.shared = q.windows
 	d.inform(q, p.priors)
+}
+
+// note counts the queue where it breaks the SLO.
+func (d *greyboxDevice) note(q *greyboxQueue) {
+	late := q.bad >= 2
+	if late == q.late {
+		return
+	}
+	q.late = late
+	if late {
+		d.late++
+	} else {
+		d.late--
+	}
 }
 
 // inform gives a queue what the others saw.

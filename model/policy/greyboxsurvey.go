@@ -198,6 +198,11 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 
 // lastResort keeps what is to be done where nothing is predicted to hold.
 func (c *greyboxChoice) lastResort(g *greyboxPlan, rests bool) {
+	if g.mode != suspending && c.f.Suspension.Ready && max(g.utilisation, c.now.utilisation) > greyboxFullDeferring {
+		// Where an application that polls by itself cannot keep up, softirqs take
+		// from it what it has.
+		return
+	}
 	if !rests && (!c.foundHope || c.promise(g) < c.promise(&c.hope)) {
 		c.hope, c.foundHope = *g, true
 	}
@@ -225,10 +230,8 @@ func (c *greyboxChoice) between() []time.Duration {
 	if !c.f.Suspension.Ready || c.now.mode == interrupting {
 		return nil
 	}
-	const near = 1.1
-	from, _ := slices.BinarySearch(c.p.fine, time.Duration(float64(c.now.flush)/near))
-	to, _ := slices.BinarySearch(c.p.fine, time.Duration(float64(c.now.flush)*near))
-	return c.p.fine[from:to]
+	at, _ := slices.BinarySearch(c.p.fine, c.now.flush)
+	return c.p.fine[max(0, at-1):min(len(c.p.fine), at+2)]
 }
 
 // onGrid returns the largest timeout of the grid that is not above flush.
