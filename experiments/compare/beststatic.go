@@ -11,6 +11,11 @@ import (
 // bestStaticTries bounds how many settings are simulated in search of the best.
 const bestStaticTries = 16
 
+// doubtful is how far above the limit the table may have a setting that is tried
+// in its turn, since the table is off by some windows; what it has further above
+// only if nothing else holds.
+const doubtful = 0.1
+
 // bestStatic returns the cell of the cheapest setting of the grid with at most
 // 1% violating windows over the scenario, in hindsight; where there is none,
 // that with the least. Settings are simulated in the order in which the table
@@ -34,9 +39,6 @@ func (p *prepared) bestStatic(ctx context.Context, table *steady, s sim.Scenario
 		c.cost /= max(total, 1)
 		all = append(all, c)
 	}
-	// The table is off by some windows: what it has slightly above the limit
-	// is tried too, but what it has far above only if nothing else holds.
-	const doubtful = 0.1
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		hopelessA, hopelessB := a.violating > maxViolating+doubtful, b.violating > maxViolating+doubtful
 		switch {

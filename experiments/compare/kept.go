@@ -24,14 +24,26 @@ type keptCells struct {
 const keptVersion = 1
 
 // cellDigest identifies all that the rows of a cell depend on: the plan but for who
-// and what else is compared, and what the references know.
-func (p *prepared) cellDigest(j job) string {
+// and what else is compared, and what the references choose by.
+func (p *prepared) cellDigest(j job) (string, error) {
 	plan := p.Plan
+	plan.Policies, plan.References, plan.Scenarios, plan.Digests, plan.Traces, plan.Seeds, plan.FirstSeed = nil, nil, nil, nil, nil, 0, 0
+	var choice any
 	if j.contender.spec == "" {
 		plan.Program = p.referenceBuild
+		chosen := []any{steadyVersion, p.grid(), bestStaticTries, doubtful}
+		if len(p.Traces) > 0 {
+			// The loads of the table depend on all that is compared.
+			loads, err := p.neededLoads()
+			if err != nil {
+				return "", err
+			}
+			chosen = append(chosen, loads)
+		}
+		choice = chosen
 	}
-	plan.Policies, plan.References, plan.Scenarios, plan.Digests, plan.Seeds, plan.FirstSeed = nil, nil, nil, nil, 0, 0
-	return digest([]any{keptVersion, plan, p.scenarios[j.scenario].Name, p.scenarios[j.scenario].Digest, j.seed, j.contender.name, p.preset})
+	file := &p.scenarios[j.scenario]
+	return digest([]any{keptVersion, plan, choice, file.Name, file.Digest, j.seed, j.contender.name, p.preset}), nil
 }
 
 // fill sets the cells that the directory has, and returns the indices of the
@@ -59,7 +71,11 @@ func (k keptCells) fill(p *prepared, jobs []job, cells []Cell, journals bool) ([
 }
 
 // path returns the file of a cell. Its name starts with what people look for.
-func (k keptCells) path(p *prepared, j job) string {
+func (k keptCells) path(p *prepared, j job) (string, error) {
+	id, err := p.cellDigest(j)
+	if err != nil {
+		return "", err
+	}
 	name := fmt.Sprintf("%s-%d-%s", p.scenarios[j.scenario].Name, j.seed, j.contender.name)
 	name = strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) {
@@ -69,13 +85,17 @@ func (k keptCells) path(p *prepared, j job) string {
 	}, name)
 	// A spec can be longer than a file's name may be.
 	const longest = 120
-	return filepath.Join(k.dir, name[:min(len(name), longest)]+"-"+p.cellDigest(j)[:16]+".jsonl.zst")
+	return filepath.Join(k.dir, name[:min(len(name), longest)]+"-"+id[:16]+".jsonl.zst"), nil
 }
 
 // take returns the cell, if it is there. What cannot be read (a damaged file)
 // counts as absent: it is simulated again.
 func (k keptCells) take(p *prepared, j job) (Cell, bool, error) {
-	text, err := os.ReadFile(k.path(p, j))
+	path, err := k.path(p, j)
+	if err != nil {
+		return Cell{}, false, err
+	}
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Cell{}, false, nil
 	}
@@ -98,9 +118,13 @@ func (k keptCells) keep(p *prepared, j job, c Cell) error {
 	if k.dir == "" {
 		return nil
 	}
-	text, err := encodeRows([]Cell{c})
+	path, err := k.path(p, j)
+	var text []byte
 	if err == nil {
-		err = writeFile(k.path(p, j), text)
+		text, err = encodeRows([]Cell{c})
+	}
+	if err == nil {
+		err = writeFile(path, text)
 	}
 	if err != nil {
 		return fmt.Errorf("keep a cell: %w", err)

@@ -11,7 +11,8 @@ import (
 	"autotune/tuner"
 )
 
-// RunOptions say how a plan is simulated, none of which changes a result.
+// RunOptions say how a plan is simulated, none of which changes a result, unless
+// AnyBuild is set without reason.
 type RunOptions struct {
 	// Shard and Shards name a part of the plan's cells, 1 to Shards; zero
 	// Shards is all.

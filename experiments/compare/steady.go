@@ -119,7 +119,7 @@ func (p *prepared) loadSteady(ctx context.Context, file string, jobs int, progre
 // what is not understood is simulated again.
 func (s *steady) take(text []byte) {
 	var old steady
-	if err := json.Unmarshal(text, &old); err != nil || old.Key != s.Key || len(old.Cells) != len(s.Settings) {
+	if err := json.Unmarshal(text, &old); err != nil || old.Key != s.Key || !slices.Equal(old.Settings, s.Settings) || len(old.Cells) != len(s.Settings) {
 		return
 	}
 	for i, row := range old.Cells {
