@@ -29,6 +29,7 @@ type Regression struct {
 
 	gain      *mat.VecDense
 	precision *mat.SymDense
+	weighted  []float64
 }
 
 // NewRegression returns a regression without data. Observations belong to one
@@ -50,7 +51,7 @@ func Resume(prior *Prior, forget float64, data []*Evidence) *Regression {
 	r := &Regression{
 		prior: prior, forget: forget, data: data, since: make([]int, len(data)),
 		covariance: mat.NewSymDense(n, nil), mean: mat.NewVecDense(n, nil),
-		gain: mat.NewVecDense(n, nil), precision: mat.NewSymDense(n, nil),
+		gain: mat.NewVecDense(n, nil), precision: mat.NewSymDense(n, nil), weighted: make([]float64, n),
 	}
 	r.refresh()
 	return r
@@ -156,9 +157,9 @@ const leastPivot = 1e-8
 // besides, which takes as long as the rest.
 func (r *Regression) solve() bool {
 	r.precision.CopySym(r.prior.precision)
-	mean := r.mean.RawVector().Data
-	copy(mean, r.prior.weighted)
-	sum := Evidence{information: r.precision, weighted: mean}
+	weighted := r.weighted
+	copy(weighted, r.prior.weighted)
+	sum := Evidence{information: r.precision, weighted: weighted}
 	for _, e := range r.data {
 		sum.Plus(e, 1)
 	}
@@ -166,6 +167,8 @@ func (r *Regression) solve() bool {
 	if !ok || !regular(factor) {
 		return false
 	}
+	mean := r.mean.RawVector().Data
+	copy(mean, weighted)
 	lapack64.Potrs(factor, blas64.General{Rows: len(mean), Cols: 1, Stride: 1, Data: mean})
 	inverse := r.covariance.RawSymmetric()
 	copy(inverse.Data, factor.Data)
