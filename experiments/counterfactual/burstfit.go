@@ -60,8 +60,14 @@ func (f *fitter) withBursts(ctx context.Context, atRandom *Fitted, r *Recording)
 		return nil, err
 	}
 	fitted, err := g.descend(ctx, g.prior(), x)
-	if err != nil || fitted.loss+leastGain > without || fitted.best.Bursts.AtRandom() {
-		return atRandom, err
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		// Bursts that no descent leads to are none that were found.
+		return atRandom, nil
+	case fitted.loss+leastGain > without || fitted.best.Bursts.AtRandom():
+		return atRandom, nil
 	}
 	return fitted, nil
 }
