@@ -158,7 +158,7 @@ func (a *attempt) Fatalf(format string, args ...any) {
 // SkipNow implements [testing.TB]. What failed is not made good by a skip.
 func (a *attempt) SkipNow() {
 	if a.failed.Load() || a.again {
-		a.TB.Log("skipped after a failure")
+		a.Log("skipped after a failure")
 		a.TB.Fail()
 		runtime.Goexit()
 	}
