@@ -18,32 +18,37 @@ import (
 // Without a directory nothing is kept.
 type keptCells struct {
 	dir string
+	// loads are those of the table that references choose by, where they depend
+	// on all that is compared.
+	loads []float64
+}
+
+// kept returns the cells that a directory keeps for the plan.
+func (p *prepared) kept(dir string) (keptCells, error) {
+	k := keptCells{dir: dir}
+	if dir == "" || len(p.Traces) == 0 {
+		return k, nil
+	}
+	var err error
+	k.loads, err = p.neededLoads()
+	return k, err
 }
 
 // keptVersion is that of the files.
 const keptVersion = 1
 
-// cellDigest identifies all that the rows of a cell depend on: the plan but for who
+// digest identifies all that the rows of a cell depend on: the plan but for who
 // and what else is compared, and what the references choose by.
-func (p *prepared) cellDigest(j job) (string, error) {
+func (k keptCells) digest(p *prepared, j job) string {
 	plan := p.Plan
 	plan.Policies, plan.References, plan.Scenarios, plan.Digests, plan.Traces, plan.Seeds, plan.FirstSeed = nil, nil, nil, nil, nil, 0, 0
-	var choice any
+	var choice []any
 	if j.contender.spec == "" {
 		plan.Program = p.referenceBuild
-		chosen := []any{steadyVersion, p.grid(), bestStaticTries, doubtful}
-		if len(p.Traces) > 0 {
-			// The loads of the table depend on all that is compared.
-			loads, err := p.neededLoads()
-			if err != nil {
-				return "", err
-			}
-			chosen = append(chosen, loads)
-		}
-		choice = chosen
+		choice = []any{steadyVersion, p.grid(), bestStaticTries, doubtful, k.loads}
 	}
 	file := &p.scenarios[j.scenario]
-	return digest([]any{keptVersion, plan, choice, file.Name, file.Digest, j.seed, j.contender.name, p.preset}), nil
+	return digest([]any{keptVersion, plan, choice, file.Name, file.Digest, j.seed, j.contender.name, p.preset})
 }
 
 // fill sets the cells that the directory has, and returns the indices of the
@@ -71,11 +76,7 @@ func (k keptCells) fill(p *prepared, jobs []job, cells []Cell, journals bool) ([
 }
 
 // path returns the file of a cell. Its name starts with what people look for.
-func (k keptCells) path(p *prepared, j job) (string, error) {
-	id, err := p.cellDigest(j)
-	if err != nil {
-		return "", err
-	}
+func (k keptCells) path(p *prepared, j job) string {
 	name := fmt.Sprintf("%s-%d-%s", p.scenarios[j.scenario].Name, j.seed, j.contender.name)
 	name = strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) {
@@ -85,17 +86,13 @@ func (k keptCells) path(p *prepared, j job) (string, error) {
 	}, name)
 	// A spec can be longer than a file's name may be.
 	const longest = 120
-	return filepath.Join(k.dir, name[:min(len(name), longest)]+"-"+id[:16]+".jsonl.zst"), nil
+	return filepath.Join(k.dir, name[:min(len(name), longest)]+"-"+k.digest(p, j)[:16]+".jsonl.zst")
 }
 
 // take returns the cell, if it is there. What cannot be read (a damaged file)
 // counts as absent: it is simulated again.
 func (k keptCells) take(p *prepared, j job) (Cell, bool, error) {
-	path, err := k.path(p, j)
-	if err != nil {
-		return Cell{}, false, err
-	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(k.path(p, j))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Cell{}, false, nil
 	}
@@ -118,13 +115,9 @@ func (k keptCells) keep(p *prepared, j job, c Cell) error {
 	if k.dir == "" {
 		return nil
 	}
-	path, err := k.path(p, j)
-	var text []byte
+	text, err := encodeRows([]Cell{c})
 	if err == nil {
-		text, err = encodeRows([]Cell{c})
-	}
-	if err == nil {
-		err = writeFile(path, text)
+		err = writeFile(k.path(p, j), text)
 	}
 	if err != nil {
 		return fmt.Errorf("keep a cell: %w", err)

@@ -106,7 +106,10 @@ func Run(ctx context.Context, plan *Plan, o RunOptions) ([]Cell, error) {
 		mine = append(mine, all[i])
 	}
 	cells := make([]Cell, len(mine))
-	kept := keptCells{dir: o.Kept}
+	kept, err := p.kept(o.Kept)
+	if err != nil {
+		return nil, err
+	}
 	missing, err := kept.fill(p, mine, cells, o.Journal != nil)
 	if err != nil || len(missing) == 0 {
 		return cells, err
