@@ -56,7 +56,7 @@ func (k keptCells) digest(p *prepared, j job) string {
 func (k keptCells) fill(p *prepared, jobs []job, cells []Cell, journals bool) ([]int, error) {
 	if k.dir != "" {
 		if err := os.MkdirAll(k.dir, 0o755); err != nil {
-			return nil, fmt.Errorf("make the directory that keeps cells: %w", err)
+			return nil, fmt.Errorf("%w: the directory that keeps cells cannot be made: %w", ErrPlan, err)
 		}
 	}
 	var missing []int
