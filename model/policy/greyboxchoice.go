@@ -200,7 +200,7 @@ func (c *greyboxChoice) decide() model.Decision {
 		return d
 	}
 	if !c.foundBest {
-		return c.hold("no other setting is predicted to hold" + c.bound())
+		return c.hold("no other setting is predicted to hold for less" + c.bound())
 	}
 	gain := 1 - c.best.score/c.now.score
 	need := c.threshold()

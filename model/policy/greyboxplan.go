@@ -41,35 +41,54 @@ func (c *greyboxChoice) promise(g *greyboxPlan) float64 {
 
 // plan predicts a setting.
 func (c *greyboxChoice) plan(mode greyboxMode, flush time.Duration) greyboxPlan {
+	out := c.costOf(mode, flush)
+	c.addDelay(&out)
+	return out
+}
+
+// costOf predicts what a setting costs, and not yet its delay.
+func (c *greyboxChoice) costOf(mode greyboxMode, flush time.Duration) greyboxPlan {
 	out := greyboxPlan{mode: mode, flush: flush}
 	x := costRow(mode, flush, c.rate)
 	mean, variance := c.q.cost.Predict(&x)
 	out.cost, out.costError = math.Exp(min(mean, 30)), math.Sqrt(variance)
 	out.utilisation = c.q.full * c.rate * out.cost * 1e-9
 	out.busiest = out.utilisation * (1 + min(greyboxBusier, out.costError))
-	x = delayRow(mode, flush, c.rate, out.utilisation)
-	mean, variance = c.q.delay.Predict(&x)
-	out.delay = max(mean, 1)
-	noise := c.q.delayNoise.variance * out.delay * out.delay
-	out.unknown = math.Sqrt(variance)
-	out.delayError = math.Sqrt(variance + noise)
+	if c.p.options.Goal == GoalCPU {
+		out.score = out.cost * math.Exp(-greyboxOptimism*out.costError)
+	}
+	return out
+}
+
+// addDelay predicts the delay of a setting of which the cost is.
+func (c *greyboxChoice) addDelay(g *greyboxPlan) {
+	x := delayRow(g.mode, g.flush, c.rate, g.utilisation)
+	mean, variance := c.q.delay.Predict(&x)
+	g.delay = max(mean, 1)
+	noise := c.q.delayNoise.variance * g.delay * g.delay
+	g.unknown = math.Sqrt(variance)
+	g.delayError = math.Sqrt(variance + noise)
 	ignorance := greyboxIgnorance
 	if c.first {
 		ignorance = greyboxIgnoranceFirst
 	}
-	out.bound = out.delay + math.Sqrt(ignorance*ignorance*variance+c.q.margin*c.q.margin*noise)
-	if ceiling, ok := c.q.ceilings.of(flush, c.rate); ok && mode == deferring && out.utilisation <= c.cap(mode) {
-		out.delay, out.bound = min(out.delay, ceiling), min(out.bound, ceiling)
+	g.bound = g.delay + math.Sqrt(ignorance*ignorance*variance+c.q.margin*c.q.margin*noise)
+	if ceiling, ok := c.q.ceilings.of(g.flush, c.rate); ok && g.mode == deferring && g.utilisation <= c.cap(g.mode) {
+		g.delay, g.bound = min(g.delay, ceiling), min(g.bound, ceiling)
 	}
 	switch c.p.options.Goal {
 	case GoalLatency:
-		out.score = out.delay
+		g.score = g.delay
 	case GoalBalanced:
-		out.score = out.cost + float64(c.p.options.Price)*out.delay
+		g.score = g.cost + float64(c.p.options.Price)*g.delay
 	case GoalCPU:
-		out.score = out.cost * math.Exp(-greyboxOptimism*out.costError)
 	}
-	return out
+}
+
+// dearer reports whether a plan of which the cost is predicted does not save the
+// share, whatever its delay is.
+func (c *greyboxChoice) dearer(g *greyboxPlan, share float64) bool {
+	return c.p.options.Goal == GoalCPU && g.score > (1-share)*c.now.score
 }
 
 // price adds to a plan's score what it is worth to be prepared for a jump of the

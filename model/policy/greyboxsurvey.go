@@ -132,7 +132,11 @@ func (c *greyboxChoice) look(mode greyboxMode, flush, high time.Duration) {
 	if c.resting(mode, flush > c.now.flush) {
 		return
 	}
-	g := c.plan(mode, flush)
+	g := c.costOf(mode, flush)
+	if c.dearer(&g, greyboxFarGain) {
+		return
+	}
+	c.addDelay(&g)
 	if !c.worthTrying(&g) || c.foundFar && g.score >= c.far.score {
 		return
 	}
@@ -161,7 +165,11 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 		// Suspension does not fill the CPU with timers, whatever the load.
 		return
 	}
-	g := c.plan(mode, flush)
+	g := c.costOf(mode, flush)
+	if !c.all && c.dearer(&g, 0) {
+		return
+	}
+	c.addDelay(&g)
 	rests := c.resting(mode, flush > c.now.flush)
 	if rests && c.q.bad < 2 {
 		return
