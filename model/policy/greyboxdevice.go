@@ -25,11 +25,12 @@ type greyboxDevice struct {
 }
 
 const (
-	// greyboxShareEvery is the number of windows between two exchanges; the
-	// first are earlier, when most is learned.
-	greyboxShareEvery = 60
-	// greyboxShareFirst is the window of the first exchange.
-	greyboxShareFirst = 4
+	// greyboxShareEvery is the number of windows between two exchanges. At first,
+	// when most is learned, they are greyboxShareFirst apart, and then
+	// 1/greyboxShareSlower of the windows so far.
+	greyboxShareEvery  = 60
+	greyboxShareFirst  = 3
+	greyboxShareSlower = 3
 	// greyboxFew is the number of queues up to which a queue's own data are
 	// left out of what it takes from the others. Of more, they are a small
 	// part.
@@ -74,11 +75,8 @@ func (p *Greybox) share(d *greyboxDevice, q *greyboxQueue) {
 		return
 	}
 	// Queues take turns, so that no window has to do all.
-	due := q.shared + greyboxShareEvery
-	if q.shared == 0 {
-		due = greyboxShareFirst + q.queue.Index%greyboxShareEvery
-	}
-	if q.windows < due {
+	apart := max(greyboxShareFirst, min(greyboxShareEvery, q.windows/greyboxShareSlower))
+	if q.windows < q.shared+apart || q.shared == 0 && q.windows < greyboxShareFirst+q.queue.Index%greyboxShareFirst {
 		return
 	}
 	q.shared = q.windows
