@@ -3,6 +3,7 @@ package tuner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"autotune/model"
@@ -92,12 +93,16 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 			q.dropTrial()
 			return r
 		}
-		if tr.shifted < 2 {
+		stays := t.stays(tr)
+		relieved := tr.purpose == model.PurposeSafety && t.merged.Quantile <= t.loop.options.Objective.SLO
+		if tr.shifted < 2 && !(stays && relieved) {
 			return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("load moved to %.0f packets/s during the trial of %v", t.merged.PacketRate, t.active))
 		}
 		q.endTrial(model.VerdictAborted, "trial", t.active)
-		if tr.purpose == model.PurposeSafety && breaching(tr.before, t.loop.options.Objective.SLO) {
-			// Back would be where the SLO was broken.
+		if stays {
+			// Nothing was taken back that would have to rest.
+			q.trialEnd = 0
+			t.conclude(tr, model.VerdictAborted, fmt.Sprintf("load moved to %.0f packets/s, so that %v cannot be compared with %v; it stays", t.merged.PacketRate, t.active, tr.anchor))
 			return t.admit(r)
 		}
 		return ruling{settings: tr.anchor, proposed: r.proposed, purpose: model.PurposeReturn, verdict: model.VerdictAborted, guard: "trial",
@@ -163,11 +168,40 @@ func (t *turn) admit(r ruling) ruling {
 	if t.merged.CostPerPacket <= 0 {
 		return t.deny(r, model.VerdictHeld, "trial", "the CPU cost was not observed, so that nothing can be gained knowingly; "+r.why)
 	}
-	if have, need := t.references(), t.loop.options.Trial.Reference; have < need {
+	have, need := t.references(), t.loop.options.Trial.Reference
+	if t.fits(r) {
+		need = min(need, 1)
+	}
+	if have < need {
 		return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("%d of %s at this load to compare with; %s", have, model.Count(need, "window"), r.why))
 	}
 	r.trial = trialBegin
 	return r
+}
+
+// stays reports whether a move whose trial ended without a result, because load
+// moved, is left in place: where back would be where the SLO was broken, or for no
+// less delay than there is.
+func (t *turn) stays(tr *trial) bool {
+	slo := t.loop.options.Objective.SLO
+	if tr.purpose == model.PurposeSafety && breaching(tr.before, slo) {
+		return true
+	}
+	held := !breached(tr.after, slo) && t.merged.Quantile <= slo
+	return held && (tr.purpose == model.PurposeSafety && breached(tr.before, slo) || longer(tr.anchor, t.active))
+}
+
+// longer reports whether a move only lets packets wait longer for the timer: that
+// saves polls, and none waits by more than the difference.
+func longer(from, to model.Settings) bool {
+	return from.Mode() == to.Mode() && from.Mode() != model.ModeInterrupts && to.GROFlushTimeout > from.GROFlushTimeout
+}
+
+// fits reports whether a move to a longer flush timeout holds the SLO, whatever
+// the policy says.
+func (t *turn) fits(r ruling) bool {
+	return longer(t.active, r.settings) && t.merged.Quantile > 0 &&
+		t.merged.Quantile+r.settings.GROFlushTimeout-t.active.GROFlushTimeout <= t.loop.options.Objective.SLO
 }
 
 // references returns the number of windows at this load, and of known cost, that
@@ -215,8 +249,11 @@ func (t *turn) judge(tr *trial, last bool) judgement {
 	if tr.purpose == model.PurposeSafety {
 		c := t.compare(tr, func(m measure) float64 { return m.logDelay })
 		why := fmt.Sprintf("p%g %+.0f%% (within %.0f%%) against %v", 100*t.loop.options.Objective.Quantile, c.percent(), c.noise(), tr.anchor)
+		if !c.known {
+			why = fmt.Sprintf("nothing at this load to compare with %v", tr.anchor)
+		}
 		switch {
-		case c.difference < 0 && (c.decided || last), breaching(tr.before, slo) && len(tr.after) >= 2 && !breaching(tr.after, slo):
+		case c.difference < 0 && (c.decided || last), (breaching(tr.before, slo) || !c.known) && len(tr.after) >= 2 && !breaching(tr.after, slo):
 			return judgement{state: judgedKeep, why: why}
 		case c.decided && c.difference > 0:
 			return judgement{state: judgedRevert, why: why}
@@ -256,9 +293,16 @@ func breaching(ms []measure, slo time.Duration) bool {
 	return 2*over > len(ms)
 }
 
+// breached reports whether any of the windows is above the SLO.
+func breached(ms []measure, slo time.Duration) bool {
+	return slices.ContainsFunc(ms, func(m measure) bool { return m.quantile > slo })
+}
+
 // comparison is a difference of logarithms and what is known of its error.
 type comparison struct {
 	difference, deviation float64
+	// known tells that there is something on both sides.
+	known bool
 	// decided tells that the sequential test rejects "no difference" with the
 	// assumed noise, better that [lower] does with what is known of the noise.
 	decided, better bool
@@ -280,7 +324,7 @@ func (t *turn) compare(tr *trial, value func(measure) float64) comparison {
 		return comparison{}
 	}
 	variance := (prior*o.Noise*o.Noise + sb + sa) / (prior + max(0, nb-1) + max(0, na-1))
-	c := comparison{difference: ma - mb}
+	c := comparison{difference: ma - mb, known: true}
 	v := variance * (1/nb + 1/na)
 	c.deviation = math.Sqrt(v)
 	// The effect that the test is most sensitive to: 10%.
@@ -336,12 +380,17 @@ func (t *turn) gross(tr *trial) (ruling, bool) {
 	return t.revert("trial", fmt.Sprintf("cost per packet %+.0f%% at once against %v", c.percent(), tr.anchor)), true
 }
 
+// conclude journals the end of a trial that leaves its move in place.
+func (t *turn) conclude(tr *trial, v model.Verdict, why string) {
+	r := ruling{settings: t.active, proposed: t.active, purpose: tr.purpose, verdict: v, guard: "trial", why: why}
+	e := t.entry(r, tr.anchor)
+	e.Guards = []GuardStep{{Guard: "trial", Verdict: v, Numbers: t.numbers("trial", r)}}
+	t.entries = append(t.entries, e)
+}
+
 func (t *turn) keep(tr *trial, why string, next func() ruling) ruling {
 	q := t.q
-	r := ruling{settings: t.active, proposed: t.active, purpose: tr.purpose, verdict: model.VerdictKept, guard: "trial", why: why}
-	e := t.entry(r, tr.anchor)
-	e.Guards = []GuardStep{{Guard: "trial", Verdict: model.VerdictKept, Numbers: t.numbers("trial", r)}}
-	t.entries = append(t.entries, e)
+	t.conclude(tr, model.VerdictKept, why)
 	q.endTrial(model.VerdictKept, "trial", t.active)
 	q.reference = append(q.reference[:0], tr.after...)
 	q.confirm(t.active, t.merged.PacketRate)

@@ -131,6 +131,83 @@ func TestTrialIsAbortedWhenLoadMoves(t *testing.T) {
 	b.wantEntry("trial", model.VerdictAborted, "load moved to 80000 packets/s")
 }
 
+// Back from a move that only lets packets wait longer would save nothing, and is
+// no safer where the SLO holds.
+func TestALongerTimeoutStaysWhenLoadMoves(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		delay time.Duration
+		want  time.Duration
+	}{
+		{"where the SLO holds", 100 * us, 100 * us},
+		{"where it is broken", 300 * us, 50 * us},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, 1, always(deferralOf(100*us), model.PurposeCost), nil)
+			b.kernel.state[b.queues[0]] = deferralOf(50 * us)
+			b.run(3, same(steady()))
+			moved := steady()
+			moved.packets, moved.delay = 10_000, tc.delay
+			b.run(2, same(moved))
+			b.wantState(deferralOf(tc.want))
+			b.wantEntry("trial", model.VerdictAborted, "load moved to 10000 packets/s")
+		})
+	}
+}
+
+// A move in the same loop that fits into the SLO with all that it can add to the
+// delay is tried without waiting for windows to compare with.
+func TestALongerTimeoutThatFitsIsTriedAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		from model.Settings
+		flat time.Duration
+		want time.Duration
+	}{
+		{"longer and within the SLO", deferralOf(50 * us), 100 * us, 75 * us},
+		{"longer and perhaps not", deferralOf(50 * us), 230 * us, 50 * us},
+		{"from interrupts", model.Settings{}, 100 * us, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, 1, always(deferralOf(75*us), model.PurposeCost), nil)
+			b.kernel.state[b.queues[0]] = tc.from
+			w := steady()
+			w.delay = tc.flat
+			b.run(1, same(w))
+			if got := b.kernel.state[b.queues[0]].GROFlushTimeout; got != tc.want {
+				t.Errorf("flush timeout %v after one window, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// What broke the SLO is not gone back to, and the policy need not wait for a load
+// like that before. Its next move has nothing to be compared with, and is kept
+// once the SLO holds.
+func TestASafetyMoveThatHoldsNeedsNoComparison(t *testing.T) {
+	b := newBench(t, 1, func(f model.Features) model.Decision {
+		to := 100 * us
+		if f.PacketRate > 50_000 {
+			to = 20 * us
+		}
+		if f.Active == deferralOf(to) {
+			return hold(f)
+		}
+		return model.Decision{Settings: deferralOf(to), Purpose: model.PurposeSafety, Why: "late"}
+	}, nil)
+	b.kernel.state[b.queues[0]] = deferralOf(200 * us)
+	late, fast := steady(), steady()
+	late.delay = 400 * us
+	fast.packets = 80_000
+	b.run(2, same(late))
+	b.wantState(deferralOf(100 * us))
+	b.run(1, same(fast))
+	b.wantState(deferralOf(20 * us))
+	b.wantEntry("trial", model.VerdictAborted, "it stays")
+	b.run(3, same(fast))
+	b.wantEntry("trial", model.VerdictKept, "nothing at this load to compare with")
+}
+
 func TestTrialNeedsAKnownCost(t *testing.T) {
 	b := newBench(t, 1, always(deferralOf(50*us), model.PurposeCost), nil)
 	for range 6 {
