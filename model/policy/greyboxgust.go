@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 
 	"autotune/model"
 )
@@ -21,6 +22,9 @@ const (
 	// after which it is the present one.
 	greyboxUsualWindows = 8
 	greyboxFallen       = 2
+	// greyboxTrendWindows is the number of windows that tell a dip from a load
+	// that falls.
+	greyboxTrendWindows = 3
 )
 
 // greyboxGust is by how much load changes from window to window: the mean
@@ -32,6 +36,15 @@ type greyboxGust struct {
 	usual float64
 	// fallen counts the windows in a row that were further below.
 	fallen int
+	// last are the loads of the last windows.
+	last [greyboxTrendWindows]float64
+	seen int
+}
+
+// comes returns the load that comes back after a dip: the usual one, unless that
+// of all of the last windows was below it, as when load falls steadily.
+func (g *greyboxGust) comes() float64 {
+	return min(g.usual, slices.Max(g.last[:]))
 }
 
 // observe takes a window's load, and reports whether it jumped upwards, by more
@@ -44,6 +57,8 @@ func (g *greyboxGust) observe(f *model.Features) (jumped bool) {
 	away := math.Log(f.PacketRate / g.usual)
 	least := max(greyboxGustLeast, greyboxGusts*g.deviation())
 	jumped = min(change, away) > least
+	g.last[g.seen%len(g.last)] = f.PacketRate
+	g.seen++
 	g.fallen++
 	if away >= -least {
 		g.fallen = 0
@@ -68,7 +83,7 @@ func (c *greyboxChoice) ahead() float64 {
 	if !c.f.Suspension.Ready {
 		return rising
 	}
-	rising = max(rising, q.gust.usual)
+	rising = max(rising, q.gust.comes())
 	if q.jumped {
 		// A jump within the window has not shown all of itself, and the next
 		// window is not decided upon if this one moves.

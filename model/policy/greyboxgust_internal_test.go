@@ -50,3 +50,35 @@ func TestJumpsStandOutFromGusts(t *testing.T) {
 		})
 	}
 }
+
+// A load that dips is expected back, one that falls in each of the last windows is
+// not.
+func TestALoadThatFallsIsFollowed(t *testing.T) {
+	const usual = 1e5 // packets/s
+	for _, tc := range []struct {
+		name     string
+		last     []float64
+		min, max float64
+	}{
+		{"a dip", []float64{0.85}, 0.97, 1},
+		{"two dips", []float64{0.9, 1, 0.9}, 0.95, 1},
+		{"a fall", []float64{0.96, 0.92, 0.88}, 0.9, 0.96},
+		{"a long fall", []float64{0.96, 0.92, 0.88, 0.84, 0.8, 0.76}, 0.8, 0.84},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var g greyboxGust
+			before := usual
+			for w := range 30 + len(tc.last) {
+				load := usual
+				if w >= 30 {
+					load *= tc.last[w-30]
+				}
+				g.observe(&model.Features{PacketRate: load, RateChange: load/before - 1})
+				before = load
+			}
+			if got := g.comes() / usual; got < tc.min || got > tc.max+1e-9 {
+				t.Errorf("%.3f of the usual load is expected, want %v to %v", got, tc.min, tc.max)
+			}
+		})
+	}
+}
