@@ -83,8 +83,11 @@ const (
 	// up.
 	greyboxDwell = 4
 	// greyboxOptimism is how many errors of its cost a setting is given in
-	// advance.
-	greyboxOptimism = 0.5
+	// advance; for a suspension that was never tried it is more by as much again
+	// with each greyboxCuriousWindows, greyboxCurious times at most.
+	greyboxOptimism       = 0.5
+	greyboxCurious        = 4
+	greyboxCuriousWindows = 60
 	// greyboxUnknown is the relative error of a predicted cost above which a
 	// move is one for knowledge.
 	greyboxUnknown = 0.1

@@ -55,9 +55,19 @@ func (c *greyboxChoice) costOf(mode greyboxMode, flush time.Duration) greyboxPla
 	out.utilisation = c.q.full * c.rate * out.cost * 1e-9
 	out.busiest = out.utilisation * (1 + min(greyboxBusier, out.costError))
 	if c.p.options.Goal == GoalCPU {
-		out.score = out.cost * math.Exp(-greyboxOptimism*out.costError)
+		out.score = out.cost * math.Exp(-c.optimism(mode)*out.costError)
 	}
 	return out
+}
+
+// optimism returns how many errors of its cost a setting is given in advance. For
+// suspension that was never tried it grows: what is known of it by way of deferral
+// alone is not proven wrong by waiting.
+func (c *greyboxChoice) optimism(mode greyboxMode) float64 {
+	if mode != suspending || c.q.held[suspending] > 0 {
+		return greyboxOptimism
+	}
+	return greyboxOptimism * (1 + min(greyboxCurious, float64(c.q.windows)/greyboxCuriousWindows))
 }
 
 // addDelay predicts the delay of a setting of which the cost is.

@@ -32,6 +32,24 @@ func TestGreyboxEntersSuspensionByTheMedian(t *testing.T) {
 	}
 }
 
+// Where the CPU has room, deferral costs less than suspension as a rule, and is
+// entered first; where it has none, timers would fill it.
+func TestGreyboxEntersByTheRoomOfTheCPU(t *testing.T) {
+	for _, tc := range []struct {
+		utilisation float64
+		want        model.Mode
+	}{{0.3, model.ModeDeferral}, {0.8, model.ModeSuspension}} {
+		l := newLaw(24)
+		l.ready = true
+		f := l.features(0, 60_000, model.Settings{}, target)
+		f.Quantile, f.Median, f.Utilisation = 600*time.Microsecond, 80*time.Microsecond, tc.utilisation
+		f.CostPerPacket = time.Duration(tc.utilisation / f.PacketRate * 1e9)
+		if got := greyboxOf(t, "greybox").Decide(f).Settings; got.Mode() != tc.want {
+			t.Errorf("with the CPU %.0f%% busy the first move goes to %v, want %v", 100*tc.utilisation, got, tc.want)
+		}
+	}
+}
+
 // A jump that began in the midst of a window is met with the load that was seen
 // before, not with the part of it that the window shows.
 func TestGreyboxMeetsAJumpWithTheHighestLoadOfLate(t *testing.T) {

@@ -9,6 +9,10 @@ import (
 // that the first flush timeout may use up.
 const greyboxEntry = 0.9
 
+// greyboxFirstRoom is the utilisation with plain interrupts below which the first
+// move goes to deferral also where interrupts may be suspended.
+const greyboxFirstRoom = 0.65
+
 // greyboxKeptWindows is the number of windows for which a setting must have held
 // to be gone back to at once.
 const greyboxKeptWindows = 4
@@ -161,8 +165,9 @@ func (c *greyboxChoice) consider(mode greyboxMode, flush time.Duration) {
 	if mode == c.now.mode && flush == c.now.flush {
 		return
 	}
-	if c.first && mode == deferring {
-		// Suspension does not fill the CPU with timers, whatever the load.
+	if c.first && mode != interrupting && (mode == deferring) != (c.now.utilisation < greyboxFirstRoom) {
+		// Where the CPU has room deferral costs less; suspension does not fill it
+		// with timers, whatever the load.
 		return
 	}
 	g := c.costOf(mode, flush)
