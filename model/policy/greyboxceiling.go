@@ -12,20 +12,20 @@ import (
 type greyboxLately struct {
 	values [9]float64
 	seen   int
+	middle float64
 }
 
 func (l *greyboxLately) see(x float64) {
 	l.values[l.seen%len(l.values)] = x
 	l.seen++
+	known := l.values
+	sorted := known[:min(l.seen, len(known))]
+	slices.Sort(sorted)
+	l.middle = sorted[(len(sorted)-1)/2]
 }
 
-// median returns the middle one, of two the lesser.
-func (l *greyboxLately) median() float64 {
-	values := l.values
-	known := values[:min(l.seen, len(values))]
-	slices.Sort(known)
-	return known[(len(known)-1)/2]
-}
+// median returns the middle one, of two the lesser; zero before the first.
+func (l *greyboxLately) median() float64 { return l.middle }
 
 // greyboxCeilings are the delays in microseconds that plain interrupts showed of
 // late, by half octaves of load. Deferral adds its flush timeout to them at most,

@@ -15,11 +15,10 @@ type greyboxDeviceKey struct {
 // from queue to queue: each has what the others saw as its prior.
 type greyboxDevice struct {
 	queues []*greyboxQueue
-	// costs and delays sum up all queues' data, where there are many; at is
-	// the number of decisions when it was done, and decisions how many there
-	// were since.
-	costs, delays *bayes.Evidence
-	decisions     int
+	// common is what all queues saw, where there are many, and decisions how many
+	// there were since it was summed up.
+	common    *greyboxPriors
+	decisions int
 	// late is the number of queues of which two windows in a row broke the SLO.
 	late int
 }
@@ -99,37 +98,37 @@ func (d *greyboxDevice) note(q *greyboxQueue) {
 
 // inform gives a queue what the others saw.
 func (d *greyboxDevice) inform(q *greyboxQueue, base greyboxPriors) {
-	costs, delays := bayes.NewEvidence(costLen), bayes.NewEvidence(delayLen)
-	if len(d.queues) <= greyboxFew {
+	priors := d.common
+	if few := len(d.queues) <= greyboxFew; few || priors == nil || d.decisions >= len(d.queues)*greyboxShareEvery/4 {
+		costs, delays := bayes.NewEvidence(costLen), bayes.NewEvidence(delayLen)
 		for _, other := range d.queues {
-			if other != q {
+			if other != q || !few {
 				other.add(costs, delays)
 			}
 		}
-	} else {
-		if d.costs == nil || d.decisions >= len(d.queues)*greyboxShareEvery/4 {
-			d.costs, d.delays, d.decisions = costs, delays, 0
-			for _, other := range d.queues {
-				other.add(costs, delays)
-			}
+		seen, err := base.updated(costs, delays, 1, differing(costLen, greyboxCostDiffers), differing(delayLen, greyboxDelayDiffers))
+		if err != nil {
+			// Rounding left no distribution: the queue goes on with the prior that
+			// it has.
+			return
 		}
-		costs, delays = d.costs, d.delays
-	}
-	widerCost, widerDelay := make(map[int]float64, costLen), make(map[int]float64, delayLen)
-	for i := range costLen {
-		widerCost[i] = greyboxCostDiffers
-	}
-	for i := range delayLen {
-		widerDelay[i] = greyboxDelayDiffers
-	}
-	priors, err := base.updated(costs, delays, 1, widerCost, widerDelay)
-	if err != nil {
-		// Rounding left no distribution: the queue goes on with the prior that
-		// it has.
-		return
+		priors = &seen
+		if !few {
+			d.common, d.decisions = priors, 0
+		}
 	}
 	q.cost.SetPrior(priors.cost)
 	q.delay.SetPrior(priors.delay)
+}
+
+// differing returns by how much each of n coefficients differs from queue to
+// queue.
+func differing(n int, by float64) map[int]float64 {
+	out := make(map[int]float64, n)
+	for i := range n {
+		out[i] = by
+	}
+	return out
 }
 
 // add adds the queue's data to sums.
