@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ type demoCmd struct {
 	Policy     string         `help:"The contender that is judged." default:"greybox" placeholder:"SPEC"`
 	Rounds     int            `help:"How often each contender runs; at least 5 for a verdict." default:"0" hidden:""`
 	Phase      *time.Duration `help:"Length of a phase; 5.5s by default, 3s with a --server that is installed here." placeholder:"DURATION"`
+	Rates      []float64      `help:"Requests per second under low and under high load; by default 5000,40000." placeholder:"LOW,HIGH"`
 	Seed       uint64         `help:"Decides the order of the contenders in each round." default:"1"`
 	Output     string         `short:"o" help:"Directory of report.html and the raw rows." default:"demo-report" type:"path" placeholder:"DIR"`
 	JSON       bool           `help:"One object per line." name:"json"`
@@ -53,6 +55,10 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 	contenders, err := c.contenders(program)
 	if err != nil {
 		return err
+	}
+	phases, err := c.phases(program)
+	if err != nil {
+		return usageError(err)
 	}
 	if err := demoPossible(); err != nil {
 		return cannotError(err)
@@ -74,7 +80,7 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 	result, err := demo.Run(ctx, demo.Options{
 		Contenders:    contenders,
 		Judged:        "autotune",
-		Phases:        c.phases(program),
+		Phases:        phases,
 		Program:       program,
 		Rounds:        c.Rounds,
 		Quick:         c.Quick,
@@ -148,16 +154,31 @@ func (c *demoCmd) contenders(program *servers.Program) ([]demo.Contender, error)
 	return slices.Insert(contenders, len(contenders)-1, further...), nil
 }
 
-// phases returns those of a length that was asked for, nil otherwise.
-func (c *demoCmd) phases(program *servers.Program) []demo.Phase {
-	if c.Phase == nil {
-		return nil
+// phases returns those of a length or of rates that were asked for, nil otherwise.
+func (c *demoCmd) phases(program *servers.Program) ([]demo.Phase, error) {
+	if c.Phase == nil && c.Rates == nil {
+		return nil, nil
 	}
 	phases := demo.DefaultPhases()
 	if program != nil {
 		phases = demo.ProgramPhases(*program)
 	}
-	return demo.Shortened(phases, *c.Phase)
+	if c.Phase != nil {
+		phases = demo.Shortened(phases, *c.Phase)
+	}
+	if c.Rates == nil {
+		return phases, nil
+	}
+	if len(c.Rates) != 2 || !(c.Rates[0] > 0) || !(c.Rates[1] > c.Rates[0]) || math.IsInf(c.Rates[1], 0) {
+		return nil, errors.New("--rates takes two rates in requests per second, the low load's and the higher of the high load, as in --rates 5000,40000")
+	}
+	for i := range phases {
+		phases[i].Rate = c.Rates[0]
+		if phases[i].Load == demo.LoadHigh {
+			phases[i].Rate = c.Rates[1]
+		}
+	}
+	return phases, nil
 }
 
 func (c *demoCmd) print(std streams, result demo.Result, report string) error {

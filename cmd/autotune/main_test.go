@@ -110,6 +110,8 @@ func TestWrongUseSaysInOneLineWhatIsWrongAndHowToFixIt(t *testing.T) {
 		{"window of no length", []string{"list", "--live", "--interval", "0s"}, exitUsage, []string{"--interval 0s", "10ms"}},
 		{"target of zero", []string{"compare", "--slo", "0s", "-o", badConfig + ".d"}, exitUsage, []string{"0s"}},
 		{"seeds of none", []string{"compare", "--seeds", "0"}, exitUsage, []string{"autotune compare: 0 seeds"}},
+		{"one rate", []string{"experiment", "demo", "--rates", "5000"}, exitUsage, []string{"--rates takes two rates", "5000,40000"}},
+		{"rates that fall", []string{"experiment", "demo", "--rates", "5000,400"}, exitUsage, []string{"the higher"}},
 		{"phase of no length", []string{"experiment", "demo", "--phase", "0s", "-o", badConfig + ".d"}, exitUsage, []string{"0s"}},
 		{"load that is none", []string{"simulate", "--load", "x"}, exitUsage, []string{`load "x"`, "600K"}},
 		{"comparison that is not there", []string{"compare", "table", "/nosuch"}, exitUsage, []string{"no directory /nosuch"}},
