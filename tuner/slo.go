@@ -35,6 +35,9 @@ func (sloGuard) rule(t *turn, next func() ruling) ruling {
 	if r.moves() && (r.purpose == model.PurposeSafety || r.purpose == model.PurposeReturn) && t.drivable(r.settings) {
 		return r
 	}
+	if full && t.knows(r) {
+		return r
+	}
 	answer := ruling{proposed: r.proposed, purpose: model.PurposeSafety, verdict: model.VerdictApplied, guard: "slo"}
 	if s, predicted, ok := t.safest(); ok {
 		if full && s.GROFlushTimeout < t.active.GROFlushTimeout {
@@ -57,6 +60,14 @@ func (sloGuard) rule(t *turn, next func() ruling) ruling {
 	answer.why = fmt.Sprintf("p%g %v is above the SLO %v in %s; flush %v to %v",
 		100*t.loop.options.Objective.Quantile, t.merged.Quantile, slo, model.Count(q.breaches, "window"), t.active.GROFlushTimeout, answer.settings.GROFlushTimeout)
 	return answer
+}
+
+// knows reports whether a policy of which forecasts held stays with what is in
+// place: where deferral fills the CPU, windows are late by far at any timeout now
+// and then, so that the one that came out best so far may not be better.
+func (t *turn) knows(r ruling) bool {
+	need := t.loop.options.Trial.Credit
+	return need >= 0 && t.q.credit >= need && r.own && r.forecast != nil && r.verdict == model.VerdictHeld
 }
 
 // safest returns the setting that showed the smallest quantile at a load like
