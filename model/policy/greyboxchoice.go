@@ -183,6 +183,9 @@ func (c *greyboxChoice) decide() model.Decision {
 	if q.odd > 0 {
 		return c.hold(fmt.Sprintf("%s %v is far above the %.0f us that were predicted; taken for a disturbance of the host unless the next window says the same", quantile(*f), f.Quantile, c.now.delay))
 	}
+	if d, ok := c.full(); ok {
+		return d
+	}
 	huge := micros(f.Quantile) > greyboxHuge*c.slo
 	if q.bad >= 2 || q.bad == 1 && huge {
 		return c.retreat()

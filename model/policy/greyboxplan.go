@@ -119,7 +119,12 @@ func (c *greyboxChoice) lateAtPeak(mode greyboxMode, flush time.Duration) float6
 	x := costRow(mode, flush, c.peak)
 	logCost, _ := c.q.cost.Predict(&x)
 	u := c.q.full * c.peak * math.Exp(min(logCost, 30)) * 1e-9
-	if u > c.cap(mode) {
+	limit := c.cap(mode)
+	if mode == deferring && !c.f.Suspension.Ready {
+		// What is late in bursts is so at any timeout.
+		limit = greyboxBurstFrom
+	}
+	if u > limit {
 		return 1
 	}
 	x = delayRow(mode, flush, c.peak, u)
@@ -173,7 +178,7 @@ func (c *greyboxChoice) forecast(g *greyboxPlan) *model.Forecast {
 		CostPerPacket:   time.Duration(g.cost),
 		CostError:       math.Sqrt(g.costError*g.costError + c.q.costNoise.variance),
 		Delay:           time.Duration(g.delay * 1e3),
-		DelayError:      time.Duration(min(g.delayError, 1e12) * 1e3),
+		DelayError:      time.Duration(min(max(g.delayError, c.bursty(g)), 1e12) * 1e3),
 		CostElasticity:  math.Log(more.cost/g.cost) / math.Log(further),
 		DelayElasticity: math.Log(more.delay/g.delay) / math.Log(further),
 		Utilisation:     g.utilisation,

@@ -159,6 +159,7 @@ type greyboxQueue struct {
 	// held is the largest flush timeout, by mode, at which the SLO held.
 	held     [greyboxModes]time.Duration
 	ceilings greyboxCeilings
+	bursts   greyboxBursts
 	// kept counts the windows in which the SLO held, by setting and load.
 	kept map[greyboxKept]int
 	// rests are the moves that were refused or taken back.
@@ -317,6 +318,14 @@ func (q *greyboxQueue) learnDelay(f *model.Features, mode greyboxMode, flush tim
 	}
 	q.ceilings.see(f)
 	tailed := mode == deferring && q.utilisation(f) >= greyboxTailed
+	if mode == deferring && !f.Suspension.Ready && q.utilisation(f) >= greyboxBurstFrom {
+		q.bursts.see(f)
+		if rest, ok := q.bursts.rest(f.PacketRate); ok {
+			l = min(l, rest+micros(flush))
+			miss = l - mean
+			z = miss / total
+		}
+	}
 	shifted := !tailed && q.delayShift.add(z)
 	if shifted {
 		q.delay.Keep(int(mode), greyboxKeep)

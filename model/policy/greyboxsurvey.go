@@ -216,6 +216,10 @@ func (c *greyboxChoice) lastResort(g *greyboxPlan, rests bool) {
 		// from it what it has.
 		return
 	}
+	if !c.f.Suspension.Ready && g.mode == interrupting && c.now.mode == deferring && g.utilisation > max(greyboxFullDeferring, c.now.utilisation) {
+		// More work does not free a CPU.
+		return
+	}
 	if !rests && (!c.foundHope || c.promise(g) < c.promise(&c.hope)) {
 		c.hope, c.foundHope = *g, true
 	}
