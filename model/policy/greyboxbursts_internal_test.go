@@ -94,3 +94,34 @@ func TestAFullCPUIsLeftTheTimeoutThatHoldsWithoutBursts(t *testing.T) {
 		})
 	}
 }
+
+// A load that falls back leads back at once to the timeout that held there, though
+// an overload meanwhile bore less.
+func TestAFallOfTheLoadLeadsBackAtOnce(t *testing.T) {
+	const held = 121 * time.Microsecond
+	p := mustGreybox(t)
+	low := deferringFeatures(held, 75e3)
+	low.CostPerPacket, low.Quantile = 3600*time.Nanosecond, 260*time.Microsecond
+	low.Utilisation = 0.27
+	for range 20 {
+		low.Active = model.Settings{DeferHardIRQs: 10, GROFlushTimeout: held}
+		p.Decide(low)
+	}
+	saturated(t, p, 50*time.Microsecond, 40)
+	q := p.queues[low.Queue]
+	low.Active.GROFlushTimeout = 50 * time.Microsecond
+	c := newGreyboxChoice(p, q, p.devices[greyboxDeviceKey{1, 2}], &low)
+	if got := c.longestKept(deferring); got != held {
+		t.Errorf("at the low load up to %v is within reach, want %v", got, held)
+	}
+	high := deferringFeatures(50*time.Microsecond, 250e3)
+	c = newGreyboxChoice(p, q, p.devices[greyboxDeviceKey{1, 2}], &high)
+	if got := c.longestKept(deferring); got >= held {
+		t.Errorf("at the high load %v is within reach, which held at the low one alone", got)
+	}
+	low.CostPerPacket, low.Quantile, low.RateChange = 4400*time.Nanosecond, 190*time.Microsecond, 75./250-1
+	d := p.Decide(low)
+	if d.Purpose != model.PurposeReturn || d.Settings.GROFlushTimeout < 100*time.Microsecond {
+		t.Errorf("after the fall: %v for %s (%s), want a return to %v", d.Settings, d.Purpose, d.Why, held)
+	}
+}

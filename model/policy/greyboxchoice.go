@@ -223,7 +223,9 @@ func (c *greyboxChoice) decide() model.Decision {
 	if c.best.cost > c.now.cost {
 		return c.move(&c.best, model.PurposeSafety, fmt.Sprintf("at %s packets/s, where load may go, less would hold", rate(c.peak))+c.bound())
 	}
-	if c.best.mode != c.now.mode && q.keeps(c.best.mode, c.best.flush, f.PacketRate) {
+	// After a fall of the load, a longer timeout is a return as well.
+	longer := !f.Suspension.Ready && float64(c.best.flush) > greyboxFirst*float64(c.now.flush)
+	if (c.best.mode != c.now.mode || longer) && q.keeps(c.best.mode, c.best.flush, f.PacketRate) {
 		purpose = model.PurposeReturn
 	}
 	return c.move(&c.best, purpose, fmt.Sprintf("saves %.1f%%", 100*gain)+c.bound())

@@ -36,6 +36,18 @@ func (c *greyboxChoice) known() (best greyboxPlan, ok bool) {
 	return best, ok
 }
 
+// longestKept returns the largest flush timeout of a mode that held at this load
+// before, or at up to an octave more: what a still higher load did not bear says
+// nothing of it.
+func (c *greyboxChoice) longestKept(mode greyboxMode) (longest time.Duration) {
+	for k, windows := range c.q.kept {
+		if windows >= greyboxKeptWindows && k.mode == mode && k.near(c.f.PacketRate) && k.halfOctave >= halfOctave(c.f.PacketRate) {
+			longest = max(longest, k.flush)
+		}
+	}
+	return longest
+}
+
 // greyboxSeldom is the number of windows up to which what interrupts showed at a
 // load says little.
 const greyboxSeldom = 3
@@ -66,6 +78,9 @@ func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
 		step = greyboxFirst
 	}
 	first := c.p.options.Start
+	if mode == deferring && !c.f.Suspension.Ready {
+		first = max(first, c.longestKept(mode))
+	}
 	if c.now.mode != interrupting && c.f.Suspension.Ready {
 		first = max(first, c.now.flush+c.room())
 	}
