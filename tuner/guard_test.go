@@ -218,6 +218,40 @@ func TestSLOGuardKeepsTheTimeoutWhileTheCPUIsFull(t *testing.T) {
 	b.wantEntry("slo", model.VerdictRefused, "a smaller flush timeout adds load")
 }
 
+func TestSLOGuardKeepsTheTimeoutOfSuspensionWhileTheCPUIsFull(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		busy time.Duration
+		want time.Duration
+	}{
+		{"full", 970 * time.Millisecond, 20 * us},
+		{"with room", 900 * time.Millisecond, 12 * us},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			suspend := model.Settings{DeferHardIRQs: 20, GROFlushTimeout: 20 * us, IRQSuspendTimeout: 20 * time.Millisecond}
+			b := newBench(t, 1, always(suspend, model.PurposeSafety), func(o *tuner.Options) {
+				o.CPUs = map[model.Queue][]int{testQueue(0): {1}}
+			})
+			for range 9 {
+				s := b.sample(func(_ model.Queue, s model.Settings) window {
+					w := steady()
+					w.delay = 900 * us
+					if s.IRQSuspendTimeout > 0 {
+						w.delay = 300 * us
+					}
+					return w
+				})
+				s.Apps = []model.AppSample{{PID: 7, Comm: "memcached", Contexts: []model.EpollContext{{FD: 5, Prefer: true, NAPIIDs: []uint32{8193}}}}}
+				s.CPUs = []model.CPUSample{{CPU: 1, Busy: tc.busy}}
+				b.step(s)
+			}
+			if got := b.kernel.state[b.queues[0]].GROFlushTimeout; got != tc.want {
+				t.Errorf("flush timeout %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAnUnknownPurposeIsRefused(t *testing.T) {
 	b := newBench(t, 1, always(deferralOf(50*us), "whim"), nil)
 	b.run(2, same(steady()))

@@ -191,6 +191,8 @@ type SLOOptions struct {
 	// Full is the utilisation above which, where interrupts are only deferred,
 	// the flush timeout is never lowered for safety; zero stands for 0.8.
 	Full float64 `json:"full"`
+	// FullSuspended is that where interrupts are suspended; zero stands for 0.95.
+	FullSuspended float64 `json:"full_suspended"`
 	// Backoff is the factor on the flush timeout where no better setting is
 	// known; zero stands for 0.6.
 	Backoff float64 `json:"backoff"`
@@ -236,6 +238,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Breaker.Freeze, 10*time.Minute)
 	orDefault(&o.SLO.Confirm, model.BreachWindows)
 	orDefault(&o.SLO.Full, 0.8)
+	orDefault(&o.SLO.FullSuspended, 0.95)
 	orDefault(&o.SLO.Backoff, 0.6)
 	return o
 }

@@ -29,6 +29,7 @@ func (sloGuard) rule(t *turn, next func() ruling) ruling {
 	if full && r.moves() && r.purpose == model.PurposeSafety && r.settings.Mode() == model.ModeDeferral && !t.trusts(r) && r.settings.GROFlushTimeout < t.active.GROFlushTimeout {
 		return t.deny(r, model.VerdictRefused, "slo", fmt.Sprintf("at utilisation %.2f a smaller flush timeout adds load and delay; %s", t.merged.Utilisation, r.why))
 	}
+	full = full || t.active.Mode() == model.ModeSuspension && t.merged.Utilisation > o.FullSuspended
 	if q.breaches < o.Confirm || !q.wrote || t.active == q.original || q.trial != nil {
 		return r
 	}
