@@ -65,18 +65,30 @@ func (f forecast) at(rate float64) (model.Forecast, bool) {
 
 // audit is a granted move under watch.
 type audit struct {
-	purpose      model.Purpose
-	anchor, at   model.Settings
-	kind         fuseKind
-	before       []measure
+	purpose    model.Purpose
+	anchor, at model.Settings
+	kind       fuseKind
+	before     []measure
+	// answered is the logarithm of the quantile before, in the windows at the load
+	// of the move.
+	answered     float64
 	windows, bad int
+}
+
+// answers returns the logarithm of the quantile that a move from here answers: the
+// mean of the windows before at this load, or this one where load jumped.
+func (t *turn) answers(before []measure) float64 {
+	n, mean, _ := moments(t.alike(before), func(m measure) float64 { return m.logDelay })
+	if n == 0 {
+		return math.Log(float64(t.merged.Quantile))
+	}
+	return mean
 }
 
 // relieved reports whether a move for safety did its work, if less well than
 // expected: back would be where the delay was longer.
 func (a *audit) relieved(quantile time.Duration) bool {
-	n, before, _ := moments(a.before, func(m measure) float64 { return m.logDelay })
-	return a.purpose == model.PurposeSafety && n > 0 && math.Log(float64(quantile)) < before
+	return a.purpose == model.PurposeSafety && math.Log(float64(quantile)) < a.answered
 }
 
 func (t *turn) sharp(f *model.Forecast) bool {

@@ -220,6 +220,47 @@ func TestASafeMoveOutlivesAChangeOfLoad(t *testing.T) {
 	b.wantNoEntry("trial", model.VerdictAborted)
 }
 
+// What answers a jump of load is held against the window of the jump, not against
+// the quiet before it.
+func TestAnAnswerToAJumpOfLoadStaysWhereItHelped(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		after time.Duration
+		taken bool
+	}{
+		{"less delay than in the jump", 400 * us, false},
+		{"more delay than in the jump", 700 * us, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := knowing(deferralOf(25 * us))
+			p.purpose, p.after = model.PurposeSafety, 8
+			honest := p.truth
+			p.truth = func(s model.Settings) window {
+				w := honest(s)
+				if p.windows >= 7 {
+					w.packets *= 2
+					w.delay = 600 * us
+					if s == deferralOf(25*us) {
+						w.delay = tc.after
+					}
+				}
+				return w
+			}
+			p.lie = func(s model.Settings, f *model.Forecast) {
+				if s == deferralOf(25*us) {
+					f.Delay, f.DelayError = 200*us, 10*us
+				}
+			}
+			b := newBench(t, 1, p.decide, func(o *tuner.Options) { o.Cooldown.Rise = 10 })
+			b.kernel.state[b.queues[0]] = deferralOf(50 * us)
+			b.run(13, p.show)
+			if _, taken := b.journal.find("trial", model.VerdictReverted); taken != tc.taken {
+				t.Errorf("taken back: %v, want %v", taken, tc.taken)
+			}
+		})
+	}
+}
+
 func TestATrustedForecastMayLowerTheTimeoutOfAFullCPU(t *testing.T) {
 	for _, tc := range []struct {
 		name        string

@@ -69,21 +69,15 @@ func (l *Loop) applied(t *turn, r ruling, got model.Settings) ruling {
 		q.dropTrial()
 		q.trialEnd = 0
 		q.audit = &audit{
-			purpose: r.purpose, anchor: t.active, at: got, before: before,
+			purpose: r.purpose, anchor: t.active, at: got, before: before, answered: t.answers(before),
 			kind: kindOf(t.active, got, r.purpose, t.merged.PacketRate),
 		}
 	case trialBegin:
-		kept := make([]measure, 0, len(before))
-		for _, m := range before {
-			if t.similarTo(m, t.merged.PacketRate, t.rawPackets) {
-				kept = append(kept, m)
-			}
-		}
 		q.trial = &trial{
 			purpose:     r.purpose,
 			anchor:      t.active,
 			kind:        kindOf(t.active, r.settings, r.purpose, t.merged.PacketRate),
-			before:      kept,
+			before:      t.alike(before),
 			utilisation: t.merged.Utilisation,
 		}
 		q.trialLast = q.turns

@@ -424,6 +424,17 @@ func (t *turn) similarTo(m measure, rate float64, packets uint64) bool {
 	return math.Abs(math.Log(rate/m.rate)) <= math.Log1p(t.loop.options.Trial.Similar)+counting
 }
 
+// alike returns those of the windows that were at a load like the present one.
+func (t *turn) alike(ms []measure) []measure {
+	out := make([]measure, 0, len(ms))
+	for _, m := range ms {
+		if t.similarTo(m, t.merged.PacketRate, t.rawPackets) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // comparable reports whether a rate is like that of the windows.
 func (t *turn) comparable(ms []measure, rate float64, packets uint64) bool {
 	if len(ms) == 0 {
