@@ -204,11 +204,14 @@ func (p *Greybox) Decide(f model.Features) model.Decision {
 	q := p.queue(f.Queue)
 	q.learn(&f)
 	d := p.devices[greyboxDeviceKey{q.queue.Netns, q.queue.Ifindex}]
-	p.share(d, q)
-	d.note(q)
+	d.host.see(d, q, &f)
+	p.share(d, q, f.Suspension.Ready && d.host.over > 0)
 	c := newGreyboxChoice(p, q, d, &f)
 	decision := c.decide()
 	q.prepared = c.rate
 	q.decided(&f, &decision)
+	if decision.Settings != f.Active {
+		d.host.moved(q)
+	}
 	return decision
 }

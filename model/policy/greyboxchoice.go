@@ -21,10 +21,6 @@ const (
 	// or load has jumped: a second window above the SLO is dearer than a step
 	// more.
 	greyboxUseAfter = 0.04
-	// greyboxUseBeside is by how much less that share is, and that of what is in
-	// place, while another queue of the device breaks the SLO: the host meets it
-	// as a whole if the others are the faster for it.
-	greyboxUseBeside = 0.04
 	// greyboxIgnorance is the number of errors of what is not known of the delay
 	// that are kept free below the SLO, besides the margin for the noise of
 	// windows.
@@ -57,10 +53,19 @@ const (
 	// greyboxBack is the step down upon a confirmed violation: three steps of
 	// 25%.
 	greyboxBack = 1.953125
-	// greyboxRoom is the CPU that such a step must leave room for.
-	greyboxRoom = 0.03
+	// greyboxNearlyFull is how far beyond the bound of utilisation such a step is
+	// taken where nothing is predicted to hold: further on, what less timeout gains
+	// is lost to a fuller CPU. Up to greyboxFull beyond it, more timeout gains
+	// nothing either.
+	greyboxNearlyFull = 0.015
+	greyboxFull       = 0.04
 	// greyboxHuge is the multiple of the SLO at which one window suffices.
 	greyboxHuge = 1.5
+	// greyboxWorth is the share of the present harm that a setting must not exceed
+	// to be moved to where none is predicted to hold; beside a late queue, where it
+	// is the host's harm that counts, a little less will do.
+	greyboxWorth       = 0.9
+	greyboxWorthBeside = 0.995
 	// greyboxHope is the share of the present delay that a setting must promise
 	// at best to be tried where none is predicted to hold.
 	greyboxHope = 0.9
@@ -109,6 +114,9 @@ type greyboxChoice struct {
 	use float64
 	// keep is the share that what is in place may be predicted to use up.
 	keep float64
+	// left is the share of the SLO that late queues of the device leave to this
+	// one; use and keep are of that.
+	left float64
 	slo  float64
 	now  greyboxPlan
 	// all tells that all settings are looked at, since what is in place should
@@ -145,9 +153,11 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, d *greyboxDevice, f *model.Fe
 		c.use -= greyboxUseAfter
 	}
 	c.keep = 1
-	if d.late > 0 && q.bad == 0 && f.Suspension.Ready {
-		c.use -= greyboxUseBeside
-		c.keep -= greyboxUseBeside
+	c.left = 1
+	if q.bad == 0 && f.Suspension.Ready {
+		c.left = d.host.left(q, f)
+		c.use *= c.left
+		c.keep *= c.left
 	}
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))
 	c.price(&c.now)
@@ -264,9 +274,15 @@ func (c *greyboxChoice) retreat() model.Decision {
 			target = c.plan(suspending, c.onGrid(back))
 		}
 	}
-	if back := c.onGrid(time.Duration(float64(c.now.flush) / greyboxBack)); !ok && c.now.mode == suspending && c.f.Suspension.Ready && back < c.now.flush && c.now.busiest < c.cap(suspending)-greyboxRoom {
-		down := c.plan(suspending, back)
-		return c.move(&down, model.PurposeSafety, over+", and no setting is predicted to hold; in suspension less timeout is less delay")
+	if !ok && c.now.mode == suspending && c.f.Suspension.Ready {
+		back := c.onGrid(time.Duration(float64(c.now.flush) / greyboxBack))
+		if back < c.now.flush && c.now.busiest < c.cap(suspending)+greyboxNearlyFull {
+			down := c.plan(suspending, back)
+			return c.move(&down, model.PurposeSafety, over+", and no setting is predicted to hold; in suspension less timeout is less delay")
+		}
+		if c.now.utilisation < c.cap(suspending)+greyboxFull {
+			return c.hold(over + ", and no setting is predicted to hold; the timeout matters little where the CPU is nearly full")
+		}
 	}
 	if !ok && c.now.mode == deferring && c.f.Suspension.Ready && !c.resting(suspending, false) {
 		down := c.plan(suspending, c.onGrid(time.Duration(float64(c.now.flush)/greyboxBack)))
@@ -276,7 +292,7 @@ func (c *greyboxChoice) retreat() model.Decision {
 		target, ok = c.safest, c.foundSafest
 	}
 	c.now.delay = max(c.now.delay, micros(c.f.Quantile))
-	if !ok || !c.foundBest && c.harm(&target) > 0.9*c.harm(&c.now) {
+	if !ok || !c.foundBest && c.harm(&target) > greyboxWorth*c.harm(&c.now) {
 		if c.foundHope && c.promise(&c.hope) < greyboxHope*micros(c.f.Quantile) {
 			return c.move(&c.hope, model.PurposeSafety, over+", no setting is predicted to hold, and of this one the least is known")
 		}
@@ -295,14 +311,22 @@ func (c *greyboxChoice) avoid() model.Decision {
 	if c.now.busiest > c.cap(c.now.mode) {
 		why = fmt.Sprintf("at %s packets/s the CPU would be %.0f%% busy, above %.0f%%", rate(c.rate), 100*c.now.busiest, 100*c.cap(c.now.mode))
 	}
-	target, ok := c.best, c.foundBest
-	if !ok {
-		target, ok = c.safest, c.foundSafest
-		if !ok || c.harm(&target) > 0.9*c.harm(&c.now) {
-			return c.hold(why + "; no other setting is predicted to do much better")
+	if c.foundBest {
+		return c.move(&c.best, model.PurposeSafety, why)
+	}
+	worth := greyboxWorth
+	if c.left < 1 {
+		why = fmt.Sprintf("%s, of which late queues beside leave %.0f%%", why, 100*c.left)
+		worth = greyboxWorthBeside
+		if c.now.mode == deferring && !c.resting(suspending, false) {
+			down := c.plan(suspending, c.onGrid(time.Duration(float64(c.now.flush)/greyboxBack)))
+			return c.move(&down, model.PurposeSafety, why+", and no setting is predicted to hold that")
 		}
 	}
-	return c.move(&target, model.PurposeSafety, why)
+	if !c.foundSafest || c.harm(&c.safest) > worth*c.harm(&c.now) {
+		return c.hold(why + "; no other setting is predicted to do much better")
+	}
+	return c.move(&c.safest, model.PurposeSafety, why)
 }
 
 // bound tells what kept cheaper settings out.

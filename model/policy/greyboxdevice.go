@@ -19,17 +19,18 @@ type greyboxDevice struct {
 	// there were since it was summed up.
 	common    *greyboxPriors
 	decisions int
-	// late is the number of queues of which two windows in a row broke the SLO.
-	late int
+	host      greyboxHost
 }
 
 const (
 	// greyboxShareEvery is the number of windows between two exchanges. At first,
 	// when most is learned, they are greyboxShareFirst apart, and then
-	// 1/greyboxShareSlower of the windows so far.
+	// 1/greyboxShareSlower of the windows so far; at most greyboxShareBeside while a
+	// queue is late, when the others need to know what moves away from it do.
 	greyboxShareEvery  = 60
 	greyboxShareFirst  = 3
 	greyboxShareSlower = 3
+	greyboxShareBeside = 6
 	// greyboxFew is the number of queues up to which a queue's own data are
 	// left out of what it takes from the others. Of more, they are a small
 	// part.
@@ -67,33 +68,23 @@ func (p *Greybox) queue(id model.Queue) *greyboxQueue {
 	return q
 }
 
-// share brings the prior of a queue up to date, when it is time.
-func (p *Greybox) share(d *greyboxDevice, q *greyboxQueue) {
+// share brings the prior of a queue up to date, when it is time; beside tells that
+// a queue of the device is late.
+func (p *Greybox) share(d *greyboxDevice, q *greyboxQueue, beside bool) {
 	d.decisions++
 	if len(d.queues) < 2 {
 		return
 	}
 	// Queues take turns, so that no window has to do all.
 	apart := max(greyboxShareFirst, min(greyboxShareEvery, q.windows/greyboxShareSlower))
+	if beside {
+		apart = min(apart, greyboxShareBeside)
+	}
 	if q.windows < q.shared+apart || q.shared == 0 && q.windows < greyboxShareFirst+q.queue.Index%greyboxShareFirst {
 		return
 	}
 	q.shared = q.windows
 	d.inform(q, p.priors)
-}
-
-// note counts the queue where it breaks the SLO.
-func (d *greyboxDevice) note(q *greyboxQueue) {
-	late := q.bad >= 2
-	if late == q.late {
-		return
-	}
-	q.late = late
-	if late {
-		d.late++
-	} else {
-		d.late--
-	}
 }
 
 // inform gives a queue what the others saw.

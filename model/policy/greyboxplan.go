@@ -161,8 +161,9 @@ func (c *greyboxChoice) excess(g *greyboxPlan, use float64) float64 {
 func (c *greyboxChoice) harm(g *greyboxPlan) float64 {
 	full := max(0, g.utilisation-c.cap(g.mode))
 	delay := g.delay + g.unknown
-	late := above(delay, math.Sqrt(c.q.delayNoise.variance)*delay, c.slo)
-	return late + max(0, delay/c.slo-1) + greyboxFullPrice*full*full
+	limit := c.left * c.slo
+	late := above(delay, math.Sqrt(c.q.delayNoise.variance)*delay, limit)
+	return late + max(0, delay/limit-1) + greyboxFullPrice*full*full
 }
 
 func (c *greyboxChoice) forecast(g *greyboxPlan) *model.Forecast {

@@ -146,13 +146,12 @@ type greyboxQueue struct {
 	// proven counts the windows in a row that the models predicted within
 	// their error.
 	proven int
-	// bad counts the windows in a row above the SLO, and late tells its device of
-	// two; odd the last ones that were
+	// bad counts the windows in a row above the SLO; odd the last ones that were
 	// taken for a disturbance. stalls is how many were of late, and ended by
 	// themselves; spent is of greyboxOddSpent.
 	bad, odd      int
-	late          bool
 	stalls, spent float64
+	lateness      greyboxLateness
 	// forced tells that what is in place was not expected to hold, for want of
 	// better.
 	forced bool

@@ -168,7 +168,7 @@ func (c *greyboxChoice) look(mode greyboxMode, flush, high time.Duration) {
 // worthTrying reports whether a plan may be tried under the eyes of the guards:
 // they see to the CPU, in one window.
 func (c *greyboxChoice) worthTrying(g *greyboxPlan) bool {
-	return g.bound <= greyboxUse*c.slo && g.utilisation <= max(c.cap(g.mode), greyboxTried)
+	return g.bound <= greyboxUse*c.left*c.slo && g.utilisation <= max(c.cap(g.mode), greyboxTried)
 }
 
 func (c *greyboxChoice) resting(mode greyboxMode, up bool) bool {
