@@ -95,7 +95,7 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 		}
 		stays := t.stays(tr)
 		relieved := tr.purpose == model.PurposeSafety && t.merged.Quantile <= t.loop.options.Objective.SLO
-		if tr.shifted < 2 && !(stays && relieved) {
+		if tr.shifted < 2 && (!stays || !relieved) {
 			return t.deny(r, model.VerdictHeld, "trial", fmt.Sprintf("load moved to %.0f packets/s during the trial of %v", t.merged.PacketRate, t.active))
 		}
 		q.endTrial(model.VerdictAborted, "trial", t.active)

@@ -37,7 +37,7 @@ func (c *greyboxChoice) known() (best greyboxPlan, ok bool) {
 }
 
 // longestKept returns the largest flush timeout of a mode that held at this load
-// before, or at up to an octave more: what a still higher load did not bear says
+// before, or at up to half an octave more: what a still higher load did not bear says
 // nothing of it.
 func (c *greyboxChoice) longestKept(mode greyboxMode) (longest time.Duration) {
 	for k, windows := range c.q.kept {
