@@ -14,7 +14,8 @@
 // answer passes the guards from the inside out:
 //
 //   - evidence: too few delays, lost events, time that the hypervisor or others
-//     took, or a setting that is still settling: hold. At a very low rate, back to plain interrupts.
+//     took, or a setting that is still settling, unless load has outrun it and the
+//     policy moves for safety: hold. At a very low rate, back to plain interrupts.
 //   - ownership: what is read back is not what was written: yield the queue.
 //   - readiness: suspension only while an application drives this one NAPI; what
 //     else an order asks for is applied.

@@ -31,8 +31,8 @@ func (evidenceGuard) rule(t *turn, next func() ruling) ruling {
 		return t.hold("evidence", fmt.Sprintf("others took %.0f%% of the CPU more than usual; the window decides nothing", 100*t.taken))
 	}
 	if t.settling {
-		t.thin = true
-		if r := next(); r.moves() || r.guard == "ownership" {
+		t.thin, t.urgent = true, t.overtaken()
+		if r := next(); t.asked != nil || r.moves() || r.guard == "ownership" {
 			return r
 		}
 		return t.hold("evidence", fmt.Sprintf("settling on %v", t.active))

@@ -63,6 +63,9 @@ type turn struct {
 	// settling and thin tell that the policy is not to be asked: only the
 	// guards that limit harm may act.
 	settling, thin bool
+	// urgent tells that the policy is asked in a settling window all the same,
+	// for a move for safety and no other.
+	urgent bool
 	// taken is what others took of the CPU beyond the usual, where it spoils the
 	// window.
 	taken float64
@@ -94,7 +97,7 @@ func (t *turn) deny(r ruling, verdict model.Verdict, guard, why string) ruling {
 
 // ask asks the policy, once.
 func (t *turn) ask() ruling {
-	if t.thin {
+	if t.thin && !t.urgent {
 		return t.hold("evidence", "")
 	}
 	if t.asked != nil {
@@ -125,6 +128,9 @@ func (t *turn) ask() ruling {
 		}
 	default:
 		r = t.deny(r, model.VerdictRefused, "loop", fmt.Sprintf("the policy gave the unknown purpose %q", d.Purpose))
+	}
+	if t.urgent && r.moves() && r.purpose != model.PurposeSafety {
+		r = t.deny(r, model.VerdictHeld, "evidence", fmt.Sprintf("settling on %v; %s", t.active, r.why))
 	}
 	t.asked = &r
 	return r

@@ -23,8 +23,10 @@ type queueState struct {
 	// wrote tells that the loop has changed the queue.
 	wrote bool
 
-	window   model.Window
-	settle   int
+	window model.Window
+	settle int
+	// madeFor is the load that the last move was made for.
+	madeFor  float64
 	prevRate float64
 	// judgedAt is when a window last bore a decision, or the queue was taken;
 	// unjudged counts the windows since.
@@ -93,7 +95,7 @@ func (q *queueState) restart(t *turn) {
 	q.reference = q.reference[:0]
 	q.breaches = 0
 	q.spikes.late = 0
-	q.settle = max(0, t.loop.options.Trial.Settle)
+	q.settle, q.madeFor = max(0, t.loop.options.Trial.Settle), 0
 	q.restartWindow(t)
 }
 

@@ -59,8 +59,13 @@ func (l *Loop) applied(t *turn, r ruling, got model.Settings) ruling {
 	}
 	q.wrote = true
 	q.settle = max(0, l.options.Trial.Settle)
+	q.madeFor = t.madeFor(r)
 	q.restartWindow(t)
 	before := q.reference
+	if t.urgent {
+		// The settling window is all that there is to compare with.
+		before = []measure{measureOf(&t.raw, t.rawPackets)}
+	}
 	q.reference = nil
 	q.breaches = 0
 	q.audit = nil

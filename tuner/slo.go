@@ -14,14 +14,16 @@ type sloGuard struct{}
 
 func (sloGuard) rule(t *turn, next func() ruling) ruling {
 	r := next()
-	if t.ordered || t.thin || r.purpose == model.PurposeOrder {
+	if t.ordered || t.thin && !t.urgent || r.purpose == model.PurposeOrder {
 		return r
 	}
 	q, o := t.q, t.loop.options.SLO
 	slo := t.loop.options.Objective.SLO
-	if t.merged.Quantile > slo {
+	switch {
+	case t.thin:
+	case t.merged.Quantile > slo:
 		q.breaches++
-	} else {
+	default:
 		q.breaches = 0
 	}
 	deferring := t.active.Mode() == model.ModeDeferral

@@ -81,7 +81,7 @@ func (trialGuard) rule(t *turn, next func() ruling) ruling {
 		if r, ok := t.gross(tr); ok {
 			return r
 		}
-		return next()
+		return t.outrun(next())
 	}
 	if !t.comparable(tr.before, t.merged.PacketRate, t.rawPackets) {
 		tr.shifted++
