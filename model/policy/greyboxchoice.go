@@ -162,8 +162,8 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, d *greyboxDevice, f *model.Fe
 	c.now = c.plan(greyboxModeOf(f.Active), current(f.Active))
 	c.price(&c.now)
 	if f.Utilisation >= 0 {
-		// What it is needs no prediction.
-		c.now.utilisation = q.utilisation(f) * c.rate / f.PacketRate
+		// What it is needs no prediction, but for another load.
+		c.now.utilisation *= q.utilisation(f) / c.filled(f.PacketRate)
 		c.now.busiest = c.now.utilisation
 	}
 	return c

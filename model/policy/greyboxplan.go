@@ -70,6 +70,14 @@ func (c *greyboxChoice) optimism(mode greyboxMode) float64 {
 	return greyboxOptimism * (1 + min(greyboxCurious, float64(c.q.windows)/greyboxCuriousWindows))
 }
 
+// filled predicts the utilisation by what is in place, at a load.
+func (c *greyboxChoice) filled(packetRate float64) float64 {
+	other := *c
+	other.rate = packetRate
+	now := other.costOf(c.now.mode, c.now.flush)
+	return now.utilisation
+}
+
 // addDelay predicts the delay of a setting of which the cost is.
 func (c *greyboxChoice) addDelay(g *greyboxPlan) {
 	x := delayRow(g.mode, g.flush, c.rate, g.utilisation)
