@@ -84,12 +84,14 @@ func TestQueuesMakeRoomBesideOneThatIsLate(t *testing.T) {
 		name string
 		late time.Duration
 		want float64
+		// deferring is that where nothing may be suspended.
+		deferring float64
 	}{
-		{"none is late", 245 * time.Microsecond, 1},
+		{"none is late", 245 * time.Microsecond, 1, 1},
 		// exp(-ln 100 * 250/300) of its requests are late, which leaves the others
 		// 0.59% each.
-		{"one takes twice its part", 300 * time.Microsecond, 0.897},
-		{"one leaves nothing", 600 * time.Microsecond, math.Log(100) / math.Log(400)},
+		{"one takes twice its part", 300 * time.Microsecond, 0.897, 0.897},
+		{"one leaves nothing", 600 * time.Microsecond, math.Log(100) / math.Log(400), 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBesideBench(t)
@@ -102,6 +104,11 @@ func TestQueuesMakeRoomBesideOneThatIsLate(t *testing.T) {
 			}
 			if got := b.left(0, 240*time.Microsecond); math.Abs(got-tc.want) > 0.02 {
 				t.Errorf("the others may use %.3f of the SLO, want %.3f", got, tc.want)
+			}
+			q, f := b.features(0, 240*time.Microsecond)
+			f.Suspension = model.Readiness{}
+			if got, want := b.d.host.left(q, &f), tc.deferring; math.Abs(got-want) > 0.02 {
+				t.Errorf("under deferral alone the others may use %.3f of the SLO, want %.3f", got, want)
 			}
 			if got := b.left(3, tc.late); got != 1 {
 				t.Errorf("the late queue may use %.3f of the SLO, want all", got)

@@ -154,7 +154,7 @@ func newGreyboxChoice(p *Greybox, q *greyboxQueue, d *greyboxDevice, f *model.Fe
 	}
 	c.keep = 1
 	c.left = 1
-	if q.bad == 0 && f.Suspension.Ready {
+	if q.bad == 0 {
 		c.left = d.host.left(q, f)
 		c.use *= c.left
 		c.keep *= c.left
@@ -318,7 +318,7 @@ func (c *greyboxChoice) avoid() model.Decision {
 	if c.left < 1 {
 		why = fmt.Sprintf("%s, of which late queues beside leave %.0f%%", why, 100*c.left)
 		worth = greyboxWorthBeside
-		if c.now.mode == deferring && !c.resting(suspending, false) {
+		if c.now.mode == deferring && c.f.Suspension.Ready && !c.resting(suspending, false) {
 			down := c.plan(suspending, c.onGrid(time.Duration(float64(c.now.flush)/greyboxBack)))
 			return c.move(&down, model.PurposeSafety, why+", and no setting is predicted to hold that")
 		}

@@ -109,6 +109,10 @@ func (h *greyboxHost) left(q *greyboxQueue, f *model.Features) float64 {
 	}
 	allowed := 1 - f.Objective.Quantile
 	part := (greyboxHostAim*allowed*h.rate - h.overLate) / (h.rate - h.overRate)
+	if !f.Suspension.Ready && part < greyboxHostLeast*allowed {
+		// There is no setting with so little delay.
+		return 1
+	}
 	part = max(greyboxHostLeast*allowed, min(allowed, part))
 	return max(greyboxHostFloor, min(1, float64(f.Quantile)/float64(f.Delay.Quantile(1-part))))
 }
