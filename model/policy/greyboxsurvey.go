@@ -81,7 +81,7 @@ func (c *greyboxChoice) limit(mode greyboxMode) time.Duration {
 	if mode == deferring && !c.f.Suspension.Ready {
 		first = max(first, c.longestKept(mode))
 	}
-	if c.now.mode != interrupting && c.f.Suspension.Ready || c.now.mode == deferring && c.now.utilisation < greyboxFirstRoom {
+	if c.now.mode != interrupting && c.f.Suspension.Ready || c.now.mode == deferring && c.now.utilisation < greyboxBurstFrom {
 		first = max(first, c.now.flush+c.room())
 	}
 	if c.now.mode == interrupting && mode == deferring {
